@@ -83,7 +83,7 @@ class Quotes:
         return text
 
     def read(self, quote: bytes, collateral: str, at: int) -> tuple[bytes, Enclave]:
-        """Verify a quote; return its report data and enclave. Without the extra nothing is verified."""
+        """Verify a quote, if the extra is installed, and return its report data and enclave."""
         version = int.from_bytes(quote[:2], "little")
         start = _HEADER_BYTES + (6 if version == 5 else 0)
         body = quote[start : start + _REPORT_BYTES]

@@ -13,7 +13,7 @@ from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.judge.reading import template_hash
 
 FLOOR = 0.85
-CONFIDENCE = 0.9  # level of a guarantee: it is false for one set of labels in ten
+CONFIDENCE = 0.9  # level of a guarantee: it may be false for one set of labels in ten
 LEAST_LABELS = 50
 Mode = Literal["known", "required", "off"]
 
@@ -79,8 +79,7 @@ class Calibration:
     base_rate: float  # the share of the people's most frequent choice: the agreement of a constant answer
     kappa: float | None
     clear: Measured
-    position_bias: Measured
-    """From -1 to 1: at 0.1 the entry shown first won ten more pairs in a hundred than it lost."""
+    position_bias: Measured  # from -1 to 1: at 0.1 the entry shown first won 10 more pairs in 100 than it lost
     length_bias: Measured  # from -1 to 1: how much more often than people the judge prefers the longer entry
     alone: Guarantee | None = None  # the chance at the pay line from which it may post alone, if the labels show one
 

@@ -20,8 +20,7 @@ from clara_eval.judge import port
 from clara_eval.judge.costs.budgets import PriceCard, RunBudget
 from clara_eval.judge.reading import has_required_fields, is_cut, shown, without_thinking
 
-SLOWEST_TOKENS_PER_SECOND = 40
-"""A call may take as long as all of its tokens take at this speed, and at least `call_seconds`."""
+SLOWEST_TOKENS_PER_SECOND = 40  # a call may take as long as its tokens at this speed, and at least `call_seconds`
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,7 @@ class RetryPolicy:
     call_seconds: float = 120.0
     first_pause_seconds: float = 0.5
     longest_pause_seconds: float = 30.0
-    longest_wait_seconds: float = 60.0
-    """If a provider asks for a longer pause, the run ends and is resumed after it."""
+    longest_wait_seconds: float = 60.0  # if a provider asks for a longer pause, the run ends and is resumed after it
     most_probes: int = 6  # failed probes in a row, about two minutes, before the run gives up on the model
     ask_seconds: float = 1800.0  # bounds a request with all its waiting: for the gate, pauses, breaker and answer
 
@@ -147,8 +145,7 @@ Charged = tuple[port.Answer, int | None]
 CONTROL = "This only checks the connection. Answer with any object that fits the schema.\n"
 """User prompt of a probe, which tells a refused prompt from a model that answers none."""
 PROBE_TOKENS = 400  # as for a verdict: a probe that exceeds a small context would look like a refusal
-MOST_BEYOND_LIMIT = 32_768
-"""Most tokens reserved beyond a limit: one long answer must not make the next calls unaffordable."""
+MOST_BEYOND_LIMIT = 32_768  # tokens to reserve: one long answer must not make the next calls unaffordable
 
 
 @dataclass(slots=True)

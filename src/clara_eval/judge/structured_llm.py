@@ -211,8 +211,8 @@ class CachedLlm:
         """Save a paid answer, with retries if the store fails; return what the store holds now."""
         request = request or request_hash(self.name, prompt)
         paid = PaidAnswer(request, self._run, self.name, prompt.purpose, *charged)
-        policy, number = self.llm.policy, 1
-        while True:
+        policy = self.llm.policy
+        for number in range(1, policy.tries + 1):
             saving = asyncio.ensure_future(self._book.save_answer(paid))
             try:
                 saved = await asyncio.shield(saving)
@@ -224,7 +224,6 @@ class CachedLlm:
                 if number == policy.tries:
                     raise
                 await self.llm.sleep(policy.first_pause_seconds * number)
-                number += 1
         self._read.pop(request, None)
         self._read = self._read or {}
         return saved

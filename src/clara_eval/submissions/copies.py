@@ -121,7 +121,7 @@ class Similar:
 @dataclass(frozen=True, slots=True)
 class Likeness:
     clusters: tuple[Cluster, ...]
-    families: dict[Address, Address] = field(default_factory=dict)  # to the first similar entry, or of the same agent
+    families: dict[Address, Address] = field(default_factory=dict)  # to the first entry that is similar or of one agent
     similar: tuple[Similar, ...] = ()  # each later entry with the earliest one that it resembles
     taken: tuple[tuple[Address, Address], ...] = ()  # ranked account, and the account that first submitted its content
 

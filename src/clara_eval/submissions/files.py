@@ -14,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from clara_eval.code import language_name
@@ -185,9 +185,7 @@ def read_archive(content: bytes, language: str | None = None) -> FileTree:
             found[path] = body
     except (struct.error, zlib.error, ValueError, IndexError) as bad:
         raise bad_archive(f"it is damaged or cut off ({bad})") from None
-    folders = {
-        "/".join(path.split("/")[:depth]).casefold() for path in found for depth in range(1, path.count("/") + 1)
-    }
+    folders = {str(parent).casefold() for path in found for parent in PurePosixPath(path).parents}
     if both := folders & seen:
         raise bad_archive(f"{min(both)!r} is a file and a folder")
     if not found:
@@ -207,7 +205,7 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
 
 
 def pack_folder(folder: Path) -> bytes:
-    """Pack the files of a folder as a tar.gz in canonical order. Raises BadInput for links."""
+    """Pack the files of a folder as a tar.gz in canonical order. Raises BadInput for links or too much data."""
     packed = io.BytesIO()
     paths = sorted(path for path in folder.rglob("*") if not IGNORED & set(path.relative_to(folder).parts))
     files = [path for path in paths if path.is_symlink() or not path.is_dir()]

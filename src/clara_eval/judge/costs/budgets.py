@@ -141,8 +141,7 @@ class Caps:
     per_challenge: int | None
     per_poster_day: int | None
     per_month: int | None
-    new_posters_month: int | None = None
-    """The part of `per_month` for all new posters together, so that many new accounts cannot use it up."""
+    new_posters_month: int | None = None  # part of `per_month` for all new posters: many new accounts cannot use it up
 
     @property
     def tightest(self) -> int | None:
@@ -205,9 +204,8 @@ class RunBudget:
     spent: int = 0  # by this and earlier attempts, without `reserved`
     lost: int = 0  # the part of `spent` for calls without an answer (worst case) and for unusable answers
     reserved: int = 0  # for calls in flight
-    unsure_micro_usd: int = 0
-    """What this attempt may have paid for nothing, without answers that the next attempt will collect."""
-    kept_micro_usd: int = 0  # reserved for comparisons
+    unsure_micro_usd: int = 0  # what this attempt may have paid for nothing, without answers the next will collect
+    kept_micro_usd: int = 0  # for comparisons: other calls do not use it
     extend: Extend | None = None
     most_wasted: int | None = None  # no call is made once unusable answers cost this much; None: no bound
     wasted: int = 0  # by this and earlier attempts
@@ -292,7 +290,7 @@ class RunBudget:
 
 
 MARGIN_PERCENT = 130  # of an entry's usual cost, as its bound when money is short: some answers need a retry
-SLOW_CALLS = 2  # calls per question before `TooSlow`; each may have been charged
+SLOW_CALLS = 2  # calls of a question that ends as `TooSlow`; each may have been charged
 
 
 @dataclass(frozen=True, slots=True)

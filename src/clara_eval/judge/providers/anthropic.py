@@ -216,8 +216,7 @@ class MessageBatches(BatchRun):
         return None
 
     async def _wait_until_ended(self, batch_id: str, deadline: float) -> None:
-        cancelled = False
-        failures = 0
+        cancelled, failures = False, 0
         while True:
             try:
                 batch = await self._read_document(self.llm.get(f"{BATCHES}/{batch_id}"))

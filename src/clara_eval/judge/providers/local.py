@@ -27,8 +27,7 @@ CACHE = Path("~/.cache/clara-eval/models")
 CONTEXT_TOKENS = 8192
 ANSWER_TOKENS = CONTEXT_TOKENS // 4
 SAMPLING = {"temperature": 0, "seed": 1}
-SPECIAL_TYPES = frozenset({2, 3, 4})
-"""Types of tokens that llama.cpp recognises in any text: unknown, control, user-defined."""
+SPECIAL_TYPES = frozenset({2, 3, 4})  # tokens that llama.cpp recognises in any text: unknown, control, user-defined
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _INT, _STRING, _ARRAY, _LONG = 4, 8, 9, 10
 

@@ -69,7 +69,7 @@ def read_varint(data: bytes, start: int) -> tuple[int, int]:
 def read_cid(data: bytes, start: int = 0) -> tuple[Cid, int]:
     """Return the binary CID at `start` and the position after it."""
     if data[start : start + 2] == b"\x12\x20":
-        version, codec, place = 0, DAG_PB, start
+        codec, place = DAG_PB, start
     else:
         version, place = read_varint(data, start)
         if version != 1:

@@ -29,7 +29,7 @@ _NOT_PUBLIC = [
     for block in (
         # Public in the registry, but they embed an IPv4 address or route through a translator.
         *("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96", "::ffff:0:0/96", "192.88.99.0/24"),
-        # Not public, but not in every Python version: old site-local, protocol assignments, documentation.
+        # Not public, though some Python versions say so: old site-local, protocol assignments, documentation.
         *("fec0::/10", "192.0.0.0/24", "3fff::/20"),
     )
 ]
