@@ -72,7 +72,7 @@ async def hold_tournament(
         found,
         key_reports=tuple([await sources.models.key_report(judge, key) for judge, key in sorted(signers)]),
         schedule=schedule.name,
-        schedule_reason=schedule.told(one.question for one in comparisons),
+        schedule_reason=schedule.explain(one.question for one in comparisons),
         comparisons=comparisons,
         ranking=rank_round(given, items, comparisons, found.likeness.families, exact=exact, literal=literal),
     )
