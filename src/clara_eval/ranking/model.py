@@ -2,7 +2,7 @@
 
 Item i, shown first to judge g, beats j with probability p = 1 / (1 + exp(θ_j − θ_i − γ_g)); θ ~ N(0, s²), γ ~ N(0, ½²).
 Results on one pair share errors, so each has the weight c / (1 + p (1 − p) · ((n − 1) · same + m · pair)), if n results
-show the pair in this sequence and m in the other; c = 1 or ORDER_WEIGHT. All formulas: docs/trace-format.md, 9.
+show the pair in this sequence and m in the other; c = 1 or ORDER_WEIGHT. Formulas: docs/trace-format.md, section 9.
 """
 
 from __future__ import annotations

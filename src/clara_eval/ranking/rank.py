@@ -111,7 +111,7 @@ def rank(
     literal: bool = False,
     exact: bool = False,
 ) -> Ranking:
-    """Rank the items; `literal` rates in one pass over the rows, `exact` verdicts are arithmetic, without noise."""
+    """Rank the items; `literal` rates in one pass over the rows, `exact` verdicts have no noise."""
     payout = checked_payout(winner_count, payout_bps)
     if not table.items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
