@@ -102,8 +102,7 @@ def _likeness(result: EvaluationResult) -> Iterator[Flag]:
 def _submissions(result: EvaluationResult) -> Iterator[Flag]:
     """Flag content that may be newer than the deadline, findings of the reading, and paid claims.
 
-    Findings about entries far from a paid place are only warnings. So are ambiguous claims: a person could not tell
-    them apart either.
+    Far from a paid place these are only warnings; so are ambiguous claims, which a person could not tell apart either.
     """
     for piece in result.pieces:
         account = piece.submission.submitter
@@ -325,7 +324,7 @@ MAX_SCORE = 10_000  # of an entry (`ranking.elo.chain_score`)
 UNREAD_SHARE, UNREAD_SECONDS = 0.25, 12 * 3600
 """How long to wait for an unreadable entry while others are readable: share of the window, maximum."""
 NOTICE_SHARE, NOTICE_SECONDS = 0.1, 6 * 3600
-"""Least time for a review, however late it begins: share of the window, maximum."""
+"""Least time for a review that begins late (share of the window, maximum), up to LAST_SHARE."""
 
 
 def default_of(code: str) -> ReviewDefault:

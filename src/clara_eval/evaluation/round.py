@@ -67,7 +67,7 @@ class Window:
 
     @property
     def decided_until(self) -> int:
-        """Moment after which unreadable entries are not tried again."""
+        """Moment until which a person can decide a review and unreadable entries are tried again."""
         return self.moment_left(1 - DECIDE_SHARE)
 
     @property

@@ -142,12 +142,10 @@ def merge_views(
         bare, feature = neutral.get(name), schema.feature(name)
         merged[name] = merge_values(feature, [bare, whole]) if feature.better else whole if bare is None else bare
         if bare is not None and whole is not None and differs(feature, whole, bare):
-            sentence = (
-                f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
-            )
+            text = f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
             counts = "the worse counts" if feature.better else "the latter counts"
             evidence = {"feature": name, "full": whole, "neutral": bare}
-            flags.append(Flag(VIEWS_DISAGREE, "review", f"{sentence} {counts}.", evidence=evidence))
+            flags.append(Flag(VIEWS_DISAGREE, "review", f"{text} {counts}.", evidence=evidence))
     return merged, tuple(flags)
 
 
@@ -185,10 +183,8 @@ def executed_flags(executed: Executed | None) -> tuple[Flag, ...]:
     if not executed.is_measured:
         sentence = "It could not be run on the evaluator's machine; what only running tells is unknown."
         return (Flag("not_executed", "review", sentence, evidence=evidence),)
-    words = executed.outcome.value.replace("_", " ")
-    return (
-        Flag("does_not_run", "info", f"Run under the limits of the round it ended as: {words}.", evidence=evidence),
-    )
+    text = f"Run under the limits of the round it ended as: {executed.outcome.value.replace('_', ' ')}."
+    return (Flag("does_not_run", "info", text, evidence=evidence),)
 
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
@@ -356,7 +352,7 @@ def speaks_to_judge(text: str) -> list[Flag]:
 
 
 def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
-    """Reject entries without a known judged feature; NothingJudged or CannotPublish if that is all."""
+    """Reject entries without a known judged feature; NothingJudged or CannotPublish if none is left."""
     found, rejected, asked, failed = 0, list[Rejected](), list[str](), list[Flag]()
     for solution in solutions:
         facts = features[solution.submission.submitter]
