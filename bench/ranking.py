@@ -193,7 +193,7 @@ def told(found: Quality) -> list[float]:
 
 
 def judged(world: SimulatedWorld, results: Sequence[Result]) -> Ranking:
-    vars(import_module("clara_eval.ranking.rank"))["REPLAYED"] = 0  # what single entries or verdicts decide only warns
+    vars(import_module("clara_eval.ranking.rank"))["MAX_RERATED"] = 0  # what single entries or verdicts decide warns
     return rank(tally(world.items, results), seed=b"bench", winner_count=3, payout_bps=TOP3)
 
 

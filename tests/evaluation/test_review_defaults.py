@@ -25,7 +25,7 @@ from clara_eval.evaluation.review_rules import (
     Then,
     default_moment,
     default_of,
-    giving_way,
+    find_giving_way,
     place,
 )
 from clara_eval.evaluation.round import Window
@@ -90,7 +90,7 @@ def a_round(
 
 def paid(found: EvaluationResult) -> list[int]:
     """Who is paid by default."""
-    order = place(found.ranking, found.rejected, giving_way(found), by_default=True)
+    order = place(found.ranking, found.rejected, find_giving_way(found), by_default=True)
     return [int(one.account, 16) for one in order[:2]]
 
 
@@ -123,7 +123,7 @@ def paid(found: EvaluationResult) -> list[int]:
 def test_who_is_paid_if_nobody_decides(found: EvaluationResult, expected: list[int]) -> None:
     """An entry gives way for its own doing; for what rivals can cause, and for what counts low already, it stays."""
     assert paid(found) == expected
-    scores = [one.score for one in place(found.ranking, found.rejected, giving_way(found), by_default=True)]
+    scores = [one.score for one in place(found.ranking, found.rejected, find_giving_way(found), by_default=True)]
     assert scores == sorted(scores, reverse=True), "the guard of the post refuses winners that are not in order"
 
 

@@ -20,7 +20,7 @@ from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.ranking import Group, Pairing, Result, choose_schedule, rank, tally
 from clara_eval.ranking.model import Strengths, fit
 from clara_eval.ranking.results import Field
-from clara_eval.ranking.schedule import Adaptive, added
+from clara_eval.ranking.schedule import Adaptive, added_weight
 
 CONFIG = {
     "version": 1,
@@ -196,7 +196,7 @@ def test_a_look_tells_less_the_more_it_repeats() -> None:
     """A first look tells all, each further one in the same sequence less, and none less than nothing."""
     for same in (0.1, 0.6, 4.0):
         scale = Strengths(np.zeros(2), np.zeros(1), np.eye(3), same=same)
-        told = [float(added(np.array([[0.0, count], [0.0, 0.0]]), scale)[0, 1]) for count in range(5)]
+        told = [float(added_weight(np.array([[0.0, count], [0.0, 0.0]]), scale)[0, 1]) for count in range(5)]
         assert told[0] == pytest.approx(1)
         assert all(a >= b >= 0 for a, b in pairwise(told))
 

@@ -77,8 +77,8 @@ def test_a_lean_to_the_first_is_seen_for_each_judge() -> None:
 def test_draws_are_fixed_mirrored_and_have_the_fitted_spread() -> None:
     """The posterior sample is the same every time, symmetric about the fit, and as wide as the covariance."""
     found = fit(tally(["a", "b", "c"], [Result("a", "b", "first"), Result("b", "c", "tie")]))
-    draws = found.draws(4000)
-    assert np.array_equal(draws, found.draws(4000))
+    draws = found.draw(4000)
+    assert np.array_equal(draws, found.draw(4000))
     assert np.allclose(draws.mean(axis=0), found.theta)
     assert np.allclose(np.cov(draws.T), found.covariance[:3, :3], atol=0.2)
     assert abs(float(normals(500, 500).std()) - 1) < 0.01

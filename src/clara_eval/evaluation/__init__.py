@@ -1,1 +1,1 @@
-"""One evaluation: from config, submissions and answers to a ranking and its trace."""
+"""Evaluate one round: from config, submissions and answers to a ranking and its trace."""

@@ -1,4 +1,4 @@
-"""Run the submissions of a round, with its harness or only to compile or load them."""
+"""Run the submissions of a round: with its harness, or only to compile or load them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from clara_eval.harness import HarnessSubmission as Program
 from clara_eval.harness.model import HarnessDocument, ProgramText, language_of, read_harness_document
 from clara_eval.submissions.model import Solution
 
-ProgramSource: TypeAlias = Callable[[str], ProgramText]  # what to run of a submission, by language
+ProgramSource: TypeAlias = Callable[[str], ProgramText]  # the program text of a submission by language
 WITHHELD = "The poster committed to a hidden harness and did not reveal it in time."
 
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """What the poster handed in, as base64 of the exact bytes; None if nothing came in time."""
+    """The revealed harness document as base64; None if the poster did not reveal it in time."""
 
     content: str | None
 
@@ -41,7 +41,6 @@ class ChosenHarness:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether the poster committed to a hidden harness and did not reveal it."""
         return self.reveal is not None and self.reveal.content is None
 
 
@@ -49,23 +48,23 @@ REVEAL = JsonCodec(Reveal)
 
 
 def revealed_document(content: bytes, private_set_hash: str, spec: HarnessSpec) -> HarnessDocument:
-    """Read the document in these bytes; BadInput if it is not the committed one."""
+    """Read the revealed document; BadInput if it is not the committed one."""
     document = read_harness_document(content)
     committed = private_set_hash.lower()
     if document.private_set_hash != committed:
-        told = f"This harness hashes to {document.private_set_hash}; the challenge committed to {committed}."
-        raise BadInput(told, remedy="Reveal exactly the document that was hashed, with its salt.")
+        problem = f"This harness hashes to {document.private_set_hash}; the challenge committed to {committed}."
+        raise BadInput(problem, remedy="Reveal exactly the document that was hashed, with its salt.")
     if document.harness.language != spec.language:
         raise BadInput(f"The harness is in {document.harness.language}, the config says {spec.language}.")
     return document
 
 
 def choose_harness(given: Round, reveal: Reveal | None) -> ChosenHarness | None:
-    """Choose the harness of this round; None if the config has none. Raises CannotPublish if the config says so."""
+    """Choose the harness, None without one; CannotPublish if it is withheld and the config says `fail`."""
     spec = given.config.harness
     if spec is None:
         return None
-    # What the inputs of a harness may be drawn from: unknown before the deadline, public after it.
+    # Seeds the inputs of the harness: unknown before the deadline, public after it.
     seed = keccak_hex(f"clara-eval harness seed {given.name.lower()} {given.beacon.lower()}".encode())
     public = Harness(spec.language, spec.source, seed) if spec.source is not None else None
     if not spec.hidden:
@@ -75,20 +74,20 @@ def choose_harness(given: Round, reveal: Reveal | None) -> ChosenHarness | None:
         harness = replace(document.harness, seed=seed)
         return ChosenHarness("revealed", harness, "The poster revealed the hidden harness.", reveal)
     if spec.if_not_revealed == "fail":
-        told = f"The hidden harness of {given.name} was not revealed in time, and the config says: fail."
-        raise CannotPublish(told, remedy="The poster may post scores; after scoringDeadline anybody may call expire().")
+        why = f"The hidden harness of {given.name} was not revealed in time, and the config says: fail."
+        raise CannotPublish(why, remedy="The poster may post scores; after scoringDeadline anybody may call expire().")
     reason = "The hidden harness was not revealed in time."
     return ChosenHarness("public" if public else "none", public, reason, reveal or Reveal(None))
 
 
-TRIES = 2  # A machine that fails is tried once more; then it is said, and a person looks
-_FACTS: dict[str, tuple[HarnessLanguage, ...]] = {
+MAX_RUNS = 2  # runs on a failing machine before the entry is flagged for review
+_FACT_LANGUAGES: dict[str, tuple[HarnessLanguage, ...]] = {
     "compiles": ("solidity",),
     "deploy_gas": ("solidity",),
     "bytecode_bytes": ("solidity",),
     "loads": ("javascript", "python"),
 }
-assert set(_FACTS) == set(EXECUTED), "every fact says of which languages it is"
+assert set(_FACT_LANGUAGES) == set(EXECUTED), "every fact says of which languages it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ async def run_all(
     solutions: Sequence[Solution],
     listener: ProgressListener,
 ) -> Execution | None:
-    """Run what is to be run; None if nothing is."""
+    """Run all submissions that the harness or the features need; None if there is nothing to run."""
     harness = chosen.harness if chosen else None
     wanted: dict[Address, Program] = {}
     for one in solutions:
@@ -126,20 +125,20 @@ async def run_all(
 def program_of(
     harness: Harness | None, language: str | None, schema: FeatureSchema, source: ProgramSource
 ) -> Program | None:
-    """The submission as a program, its source by language; None if nothing is asked of it that running tells."""
+    """Return the program to run; None if no harness and no feature needs a run."""
     if harness is not None:
         return Program(harness.language, source(harness.language))
     try:
-        known = language_of(language or "", "The language")
+        runnable = language_of(language or "", "The language")
     except BadInput:
         return None
-    asked = any(known in _FACTS.get(name, ()) for name in schema.names)
-    return Program(known, source(known)) if asked else None
+    asked = any(runnable in _FACT_LANGUAGES.get(name, ()) for name in schema.names)
+    return Program(runnable, source(runnable)) if asked else None
 
 
 async def run_here(machine: Machine, harness: Harness | None, program: Program) -> Executed:
-    """Run it now, in a thread; a machine that fails is tried again."""
-    for _ in range(TRIES):
+    """Run the program in a thread; try again if the machine fails."""
+    for _ in range(MAX_RUNS):
         executed = await asyncio.to_thread(machine.run, harness, program)
         if executed.is_measured:
             break

@@ -1,4 +1,4 @@
-"""Entries without a chain as the venue of a round: a folder, a list or a mapping, known by names."""
+"""Rounds without a chain: a folder, list or mapping of named entries as the venue."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _HASH = re.compile("0x[0-9a-f]{64}")
 class NamedContent:
     id: str
     content: bytes = field(repr=False)
-    file: str = ""  # the name of its file, if that is not its id: it may tell the language
-    submitted_at: int = 0  # unix seconds; 0 is not known
+    file: str = ""  # file name if it is not the id; it may tell the language
+    submitted_at: int = 0  # unix seconds; 0 if unknown
     media_type: str = "text/plain"
 
     @property
@@ -43,7 +43,7 @@ class NamedContent:
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
     id: str
-    account: Address  # the name by which the evaluation knows it (`account_of`)
+    account: Address  # derived from the id by `account_of`
     solution_uri: str
     solution_hash: str
     submitted_at: int
@@ -61,7 +61,7 @@ FOLDER = JsonCodec(Folder)
 
 
 def account_of(entry_id: str) -> Address:
-    """Derive the account of an entry from its id: the last 20 bytes of a hash."""
+    """Derive the account of an entry: the last 20 bytes of a hash of its id."""
     return Address("0x" + keccak_hex(b"clara-eval entry\n" + entry_id.encode())[-40:])
 
 
@@ -82,11 +82,11 @@ class FolderVenue:
         entries = tuple(sorted(found, key=lambda one: one.account))
         metadata = {"title": title, "problemStatement": problem, "evalConfig": config.decode()}
         folder = Folder(keccak_hex(config), len(payout_bps), tuple(payout_bps), entries)
-        return cls._with(folder, json.dumps(metadata, ensure_ascii=False).encode())
+        return cls._build(folder, json.dumps(metadata, ensure_ascii=False).encode())
 
     @classmethod
     def read(cls, evidence: Bodies) -> FolderVenue:
-        """The venue of a trace; BadTrace if the trace does not hold it."""
+        """Read the venue from a trace; BadTrace if it is malformed."""
         try:
             folder = FOLDER.read(evidence["folder"])
         except ValueError as bad:
@@ -98,11 +98,11 @@ class FolderVenue:
             raise BadTrace("A solutionHash is not a hash of 32 bytes in lower case.", entry="folder")
         if not 0 < folder.winner_count <= len(folder.entries) > 1:
             raise BadTrace("There are too few entries, or more winners than entries.", entry="folder")
-        return cls._with(folder, recorded_metadata(evidence, ""))
+        return cls._build(folder, recorded_metadata(evidence, ""))
 
     @classmethod
-    def _with(cls, folder: Folder, metadata: bytes) -> FolderVenue:
-        # Of all contents together: to know the nonces in prompts, an entry would have to hold its own hash.
+    def _build(cls, folder: Folder, metadata: bytes) -> FolderVenue:
+        # Hashes all contents: to know the nonces in prompts, an entry would have to contain its own hash.
         beacon = keccak_hex(plain_json(to_camel_json(folder)).encode())
         name = "0x" + beacon[-40:]
         given = Round(
@@ -141,21 +141,21 @@ class FolderVenue:
         return entries(plan, result, self.records(result))
 
     def records(self, _result: EvaluationResult) -> VenueRecords:
-        """The folder itself; its winners are the first of `placed`, so nothing is added at the end."""
+        """Return the folder as a fact; the winners are the first of `placed`, so `outcome` is empty."""
         return VenueRecords({"folder": self.given.name}, (("folder", to_camel_json(self.folder)),), (), ())
 
 
 @dataclass(frozen=True, slots=True)
 class FolderFetch:
-    """Gives the contents that were read, by their URIs; URLs in them lead to `beyond`."""
+    """Fetches entries from memory by URI, and other URIs with `fallback`."""
 
     contents: Mapping[str, NamedContent]
-    beyond: Fetch
+    fallback: Fetch
 
     async def fetch(self, uri: str) -> Fetched:
         if (found := self.contents.get(uri)) is not None:
             return Fetched(found.content, found.media_type, immutable=False)
-        return await self.beyond.fetch(uri)
+        return await self.fallback.fetch(uri)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Play a tournament: ask the judges what the schedule asks for; a large round by rules is decided at once."""
+"""Play a tournament: ask the judges the questions of a schedule, or decide a large round by rules."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from clara_eval.judge.structured_llm import AskOutcome
 from clara_eval.ranking import Group, Pairing, Result, Schedule, Tally
 from clara_eval.ranking.schedule import Fixed
 
-OUTAGE_SHARE = 0.5  # A ranking from fewer answers than this would be one of luck; later there may be answers
+OUTAGE_SHARE = 0.5  # with more questions unanswered than this, the round is tried again later
 _WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "tie": "tie"}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One comparison and what became of it; without a verdict `winner` is None and `reason` says why."""
+    """One comparison and its verdict; if there is none, `winner` is None and `reason` says why."""
 
     first: str
     second: str
@@ -36,7 +36,7 @@ class Comparison:
     reason: str
     requests: tuple[str, ...]
     group: tuple[str, ...] = ()
-    """Read off an order of these, in the order in which they were shown; empty for a pair that was asked."""
+    """The items shown together, if this was read off their order; empty for a pair that was asked."""
 
     @property
     def pairing(self) -> Pairing:
@@ -48,7 +48,7 @@ class Comparison:
 
     @property
     def result(self) -> Result:
-        """The verdict as the ranking takes it; only if there is one."""
+        """The verdict for the ranking; there must be one."""
         assert self.winner is not None, "a comparison without a verdict has no result"
         return Result(self.first, self.second, self.winner, self.judge, self.group)
 
@@ -63,8 +63,8 @@ async def play_tournament(
     at_once: int = 64,
     gives_up: bool = False,
 ) -> tuple[Comparison, ...]:
-    """Play until the schedule is finished, in any order of the answers; an outage stops it unless it `gives_up`."""
-    table = _Table(judges, orderers or {}, vectors)
+    """Play until the schedule ends; NothingJudged if too few answers come, unless it `gives_up` waiting."""
+    panel = _Panel(judges, orderers or {}, vectors)
     played: list[Comparison] = []
     results: list[Result] = []
     undecided: set[Pairing | Group] = set()
@@ -77,8 +77,8 @@ async def play_tournament(
 
     while batch := schedule.next_batch(results, undecided):
         total = max(schedule.most_questions, done + len(batch))
-        bearable = len(batch) - (not results) if gives_up else OUTAGE_SHARE * len(batch)
-        for comparison in await table.play(batch, at_once, count, bearable):  # in the order of the batch
+        max_unanswered = len(batch) - (not results) if gives_up else OUTAGE_SHARE * len(batch)
+        for comparison in await panel.play(batch, at_once, count, max_unanswered):  # in the order of `batch`
             played.append(comparison)
             if comparison.winner is None:
                 undecided.add(comparison.question)
@@ -89,25 +89,25 @@ async def play_tournament(
             asked = [request for comparison in lost for request in comparison.requests]
             raise NothingJudged(f"{len(lost)} comparisons have no verdict. The last: {lost[-1].reason}", asked)
     if done < schedule.most_questions:
-        on_comparison(done, done)  # settled before everything was asked
+        on_comparison(done, done)  # the schedule ended early
     return tuple(sorted(played, key=lambda c: (c.first, c.second, c.judge, c.group)))
 
 
 def without_verdict(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The pairs that were asked and have no verdict; those of a failed order are asked as pairs."""
+    """Return the pairs without a verdict; not those of failed orders, which are asked again as pairs."""
     return [one for one in comparisons if one.winner is None and not one.group]
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
+class _Panel:
     judges: Mapping[str, Judge]
     orderers: Mapping[str, OrderingJudge]
     vectors: Mapping[str, JudgeVector]
 
     async def play(
-        self, batch: Sequence[Pairing | Group], at_once: int, count: Callable[[], None], bearable: float
+        self, batch: Sequence[Pairing | Group], at_once: int, count: Callable[[], None], max_unanswered: float
     ) -> list[Comparison]:
-        """Ask all of these; more than `bearable` without an answer are an outage."""
+        """Ask all of these; NothingJudged if more than `max_unanswered` get no answer."""
         for name, judge in self.judges.items():
             pairings = [q for q in batch if isinstance(q, Pairing) and q.judge == name]
             await judge.prefetch([(self.vectors[pairing.first], self.vectors[pairing.second]) for pairing in pairings])
@@ -126,7 +126,7 @@ class _Table:
                 count()
 
         await gather_or_raise(work() for _ in range(min(at_once, len(batch))))
-        if len(unanswered) > bearable:
+        if len(unanswered) > max_unanswered:
             raise NothingJudged(
                 f"{len(unanswered)} of {len(batch)} comparisons got no answer. The last: {unanswered[-1].reason}",
                 [request for decision in unanswered for request in decision.requests],
@@ -140,14 +140,14 @@ class _Table:
             decision = await judge.compare(self.vectors[question.first], self.vectors[question.second])
             return [compared(question, decision)], decision
         if question.judge not in self.orderers:
-            told = f"The judge {question.judge} cannot put several entries in order."
-            raise ConfigError(told, remedy="Choose another schedule than fours, or let models judge.")
+            problem = f"The judge {question.judge} cannot put several entries in order."
+            raise ConfigError(problem, remedy="Choose another schedule than fours, or let models judge.")
         ordered = await self.orderers[question.judge].order([self.vectors[item] for item in question.items])
-        return _read_off(question, ordered, self.vectors), ordered
+        return _split_order(question, ordered, self.vectors), ordered
 
 
-def _read_off(group: Group, decision: AskOutcome[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
-    """One comparison for each pair of the group; without an order each is undecided, and equal facts are a tie."""
+def _split_order(group: Group, decision: AskOutcome[Ordered], vectors: Mapping[str, JudgeVector]) -> list[Comparison]:
+    """Return one comparison for each pair of the group; equal facts are a tie."""
     verdict, requests = decision.value, decision.requests
     if verdict is None:
         return [
@@ -168,12 +168,12 @@ def compared(pairing: Pairing, decision: Decision) -> Comparison:
     return Comparison(*asked, _WINNERS[verdict.winner], verdict.confidence, verdict.reason, decision.requests)
 
 
-LISTED = 100  # up to so many items the comparisons are listed one by one, as where models judge
+LISTED = 100  # items; up to here comparisons by rules are listed one by one in the trace, like those by models
 _ROW = np.dtype([("first", "<u4"), ("second", "<u4"), ("half_points", "u1")])
 
 
 class RuledComparisons(Sequence[Comparison]):
-    """In order of (first, second), both as canonical indices."""
+    """Comparisons by rules, computed on access; sorted by the canonical indices (first, second)."""
 
     def __init__(self, judge: RulesJudge, vectors: Mapping[str, JudgeVector], table: Tally) -> None:
         self._judge, self._vectors = judge, vectors
@@ -196,7 +196,7 @@ class RuledComparisons(Sequence[Comparison]):
 
     @property
     def commitment(self) -> str:
-        """SHA-256 over nine bytes for each verdict: both indices as 32 bits, little endian, and the half points."""
+        """SHA-256 over 9 bytes per verdict: both indices as little-endian 32 bits, and the half points."""
         rows = np.empty(len(self), dtype=_ROW)
         for column in ("first", "second", "half_points"):
             rows[column] = getattr(self.table, column)
@@ -206,7 +206,7 @@ class RuledComparisons(Sequence[Comparison]):
 def judge_by_rules(
     schedule: Schedule, judges: Mapping[str, Judge], items: Sequence[str], vectors: Mapping[str, JudgeVector]
 ) -> RuledComparisons | None:
-    """Every verdict of the schedule; None if it has to be played: models, few items, chosen pairs."""
+    """Decide all comparisons at once; None if they must be played: models, few items, adaptive schedule."""
     judge = next(iter(judges.values()))
     if len(judges) > 1 or not isinstance(judge, RulesJudge) or len(items) <= LISTED or not isinstance(schedule, Fixed):
         return None
@@ -217,17 +217,17 @@ def judge_by_rules(
     gap = merits[first] - merits[second]
     # Half points of the first: 2 if its merit is larger, 1 within the tie band, 0 if it is smaller.
     points = np.where(np.abs(gap) <= TIE_BAND, 1, np.where(gap > 0, 2, 0)).astype(np.int64)
-    alone = np.broadcast_to(np.int64(0), first.shape)
-    return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, alone, points))
+    only_judge = np.broadcast_to(np.int64(0), first.shape)
+    return RuledComparisons(judge, vectors, Tally(tuple(items), (judge.name,), first, second, only_judge, points))
 
 
 _LETTERS: dict[Winner | None, str | None] = {"first": "A", "second": "B", "tie": "tie", None: None}
 
 
 def votes_document(votes: Sequence[Comparison]) -> dict[str, Any]:
-    """The public document of one ordered pair (`Pairwise`), with the vote of every judge."""
+    """Return the public document of one ordered pair (`Pairwise`), with the vote of every judge."""
     counted = Counter(vote.winner for vote in votes if vote.winner is not None).most_common(2)
-    is_split = len(counted) == 2 and counted[0][1] == counted[1][1]  # which is a tie
+    is_split = len(counted) == 2 and counted[0][1] == counted[1][1]
     winner = "tie" if is_split else counted[0][0] if counted else None
     agreeing = [vote for vote in votes if vote.winner == winner]
     confidences = [vote.confidence for vote in agreeing if vote.confidence is not None]

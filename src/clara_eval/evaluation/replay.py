@@ -1,4 +1,4 @@
-"""Check a trace by evaluating its round again: all but the words of the models and the venue's own is recomputed."""
+"""Check a trace by evaluating its round again with the recorded answers and venue facts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ SIGNED_LIMITS = (
     "that a model whose answers are only passed on by the enclave really gave them",
     "that nobody broke into the enclave: physical attacks on TDX are known",
 )
-TOLERANCE = 0.02
-"""For intervals and chances only: they come from matrix work whose last digits differ between processors."""
+TOLERANCE = 0.02  # of intervals and chances: matrix operations differ in the last digits between processors
 _TAKEN = frozenset({"challenge", "folder", "plan", "rulings", "objections", "attestation", "executed"})
-"""Entries with integers that a run takes from the trace."""
-_MISSHAPEN = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
-"""What forged evidence can raise: a forger also chooses the shape of an entry."""
+"""Entries whose integers the replay takes from the trace; none may be negative."""
+_SHAPE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError)
+"""Errors that forged entries of a wrong shape can raise."""
 _ESTIMATES = frozenset(
     {"low", "high", "pTop", "pRank", "theta", "thetaLow", "thetaHigh", "rankLow", "rankHigh", "probability"}
     | {"misallocation", "positionBias", "positionBiasSd", "margin", "margins", "consistency"}
@@ -42,7 +41,7 @@ _ESTIMATES = frozenset(
 
 
 class Venue(Protocol):
-    """A place that rounds come from and results go to, as its trace tells it."""
+    """A source of rounds, such as a chain or a folder, as recorded in a trace."""
 
     @property
     def given(self) -> Round: ...
@@ -60,15 +59,15 @@ class JudgeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A trace whose every entry holds."""
+    """A trace that was checked entry by entry and is valid."""
 
     plan: EvaluationPlan
     result: EvaluationResult
     digest: str
     entries: int
-    unchecked: tuple[str, ...]  # runs of programs that were taken as recorded, because they could not be repeated here
-    keys: Mapping[tuple[str, str], SigningKey]  # those that signed answers, by judge and name
-    notes: Notes  # by the trace's own word
+    unchecked: tuple[str, ...]  # runs that could not be repeated here and are taken as recorded
+    keys: Mapping[tuple[str, str], SigningKey]  # keys that signed answers, by judge and name
+    notes: Notes  # not covered by the digest
     venue: Venue
 
     @property
@@ -77,12 +76,12 @@ class Replay:
 
     @property
     def is_execution_checked(self) -> bool | None:
-        """Whether every run was repeated here to the same numbers; None if nothing was run."""
+        """Whether all runs were repeated here with equal results; None if there were none."""
         return not self.unchecked if self.executed else None
 
     @property
     def execution_warning(self) -> str:
-        """What to say before anything else; empty if every run was repeated, or nothing was run."""
+        """Warning to show first; empty if all runs were repeated or there were none."""
         if not self.unchecked:
             return ""
         return f"execution was not checked: {len(self.unchecked)} of {self.executed} runs are taken as recorded"
@@ -98,7 +97,7 @@ class Replay:
 
     @property
     def open_points(self) -> tuple[str, ...]:
-        """What a replay cannot show."""
+        """Claims that a replay cannot check."""
         found = []
         if self.plan.max_games is not None:
             found.append(f"that money and time allowed only {self.plan.max_games} comparisons, as the plan says")
@@ -121,15 +120,15 @@ class Replay:
             found.extend(SIGNED_LIMITS)
         if any(not key.enclave.status for key in self.keys.values()):
             found.append(f"that the quotes of the signing keys are Intel's: nothing checks them here ({INSTALL})")
-        return (*found, *self._fetched, CRITERIA)
+        return (*found, *self._unchecked_content, CRITERIA)
 
     @property
-    def _fetched(self) -> list[str]:
-        """What was taken from elsewhere, and may have been something else."""
-        loose = [one for one in self.result.pieces if one.is_loose]
-        missed, execution = [one for one in self.result.pieces if one.is_outage], self.result.execution
+    def _unchecked_content(self) -> list[str]:
+        """Claims about fetched content that a replay cannot check."""
+        unpinned = [one for one in self.result.pieces if one.is_unpinned]
+        unreached, execution = [one for one in self.result.pieces if one.is_outage], self.result.execution
         found = []
-        for sentence, pieces in ((MUTABLE, loose), (UNREACHED, missed)):
+        for sentence, pieces in ((MUTABLE, unpinned), (UNREACHED, unreached)):
             if pieces:
                 who = ", ".join(piece.submission.submitter for piece in pieces[:5]) + ("…" if pieces[5:] else "")
                 found.append(sentence.format(count=len(pieces), s="s" if pieces[1:] else "", who=who))
@@ -148,9 +147,9 @@ async def replay(
     machine: Machine | None = None,
     quotes: Quotes | None = None,
 ) -> R:
-    """Check every entry of a trace, with those of the venue that `venue_of` reads from its evidence.
+    """Check every entry of a trace; BadTrace names the first one that differs.
 
-    Submissions that were run are run again on `machine`; without one, on the engines that are found here.
+    `venue_of` reads the venue from the entries. Programs run again on `machine`, by default with the local engines.
     """
     recorded = Evidence(lines)
     _check_rules(recorded.get("header"))
@@ -168,22 +167,22 @@ async def replay(
         raise
     except ClaraError as bad:
         raise BadTrace(f"The recorded evidence cannot be replayed: {bad}", entry="evidence") from bad
-    except _MISSHAPEN as bad:
-        told = f"The recorded evidence has another shape than it was given ({type(bad).__name__}: {str(bad)[:200]})."
-        raise BadTrace(told, entry="evidence") from bad
+    except _SHAPE_ERRORS as bad:
+        problem = f"The recorded evidence has another shape than it was given ({type(bad).__name__}: {str(bad)[:200]})."
+        raise BadTrace(problem, entry="evidence") from bad
     _check_restarts(recorded.notes.restarts, recorded, len(result.answers))
     unchecked, keys, notes = tuple(sources.unchecked), sources.keys, recorded.notes
     return kind(plan, result, recorded.digest, recorded.count, unchecked, keys, notes, venue)
 
 
 def _check_restarts(restarts: list[Restart], recorded: Bodies, answers: int) -> None:
-    """Refuse restarts that do not lead, one after the other, from the round's block to the version of the header."""
+    """Check that the restarts follow one another and end with the version of the header."""
     header, challenge = recorded["header"], recorded.get("challenge")
     at, version = challenge["block"]["timestamp"] if challenge else 0, restarts[0].begun_by if restarts else ""
     for one in restarts:
         if not (at <= one.at and version == one.begun_by != one.finished_by and 0 <= one.answers <= answers):
-            told = "A restart does not follow the one before it, or uses answers that are not there."
-            raise BadTrace(told, entry="restarts")
+            problem = "A restart does not follow the one before it, or uses answers that are not there."
+            raise BadTrace(problem, entry="restarts")
         at, version = one.at, one.finished_by
     ours = f"{header['software'].removeprefix('clara-eval ')} rules {header['rules']} "
     if restarts and not version.startswith(ours):
@@ -191,12 +190,12 @@ def _check_restarts(restarts: list[Restart], recorded: Bodies, answers: int) -> 
 
 
 def _check_rules(header: object) -> None:
-    """Refuse a trace of other rules, which is neither right nor forged."""
-    told = header if isinstance(header, dict) else {}
-    rules = told.get("rules")
+    """Raise BadTrace for a trace of other rules, which this version cannot check."""
+    body = header if isinstance(header, dict) else {}
+    rules = body.get("rules")
     if type(rules) is not int or rules != RULES:
         raise BadTrace(
-            f"The trace was written by {str(told.get('software'))[:60]!r} under rules {str(rules)[:20]}; this version "
+            f"The trace was written by {str(body.get('software'))[:60]!r} under rules {str(rules)[:20]}; this version "
             f"checks by rules {RULES}. Its hashes hold together, nothing else was checked.",
             entry="header",
             remedy="Check it with the version that wrote it.",
@@ -204,49 +203,49 @@ def _check_rules(header: object) -> None:
 
 
 def _compare(recorded: Evidence, plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> None:
-    """Compare entry by entry what was recorded and what is computed; one of each is in memory."""
+    """Compare the recorded with the computed entries, one at a time."""
     for seq, (key, body) in enumerate(entries(plan, result, venue)):
         if seq >= recorded.count:
             continue
-        told, said = recorded.at(seq)
-        name = f"#{seq} {told}"
-        if told.partition("/")[0] in _TAKEN and not _is_natural(said):
+        recorded_key, recorded_body = recorded.at(seq)
+        name = f"#{seq} {recorded_key}"
+        if recorded_key.partition("/")[0] in _TAKEN and not _is_non_negative(recorded_body):
             raise BadTrace(f"Entry {name} has an integer below 0.", entry=name)
-        if told != key:
+        if recorded_key != key:
             raise BadTrace(f"Entry {name} is in the place of {key}.", entry=name)
-        if not is_same(key, said, body):
+        if not is_same(key, recorded_body, body):
             raise BadTrace(f"Entry {name} is not what its evidence gives.", entry=name)
     if recorded.count != seq + 1:
         raise BadTrace(f"The trace has {recorded.count} entries; its evidence gives {seq + 1}.", entry="end")
 
 
-def _is_natural(value: object) -> bool:
+def _is_non_negative(value: object) -> bool:
     if isinstance(value, dict):
-        return all(map(_is_natural, value.values()))
+        return all(map(_is_non_negative, value.values()))
     if isinstance(value, list):
-        return all(map(_is_natural, value))
+        return all(map(_is_non_negative, value))
     return type(value) is not int or value >= 0
 
 
 def is_same(key: str, recorded: object, computed: object) -> bool:
-    """Whether an entry is as computed; the name of the version in the header may be another: a later one may check."""
+    """Return whether an entry is as computed; the version in the header may differ."""
     if key == "header" and isinstance(recorded, dict) and isinstance(recorded.get("software"), str):
         computed = {**computed, "software": recorded["software"]} if isinstance(computed, dict) else computed
-    return _same(recorded, computed, _ESTIMATES if key == "ranking" else frozenset())
+    return _is_equal(recorded, computed, _ESTIMATES if key == "ranking" else frozenset())
 
 
-def _same(recorded: object, computed: object, estimates: frozenset[str], *, loose: bool = False) -> bool:
-    """Whether they are equal, type by type; values under `estimates` may differ in their last digits."""
+def _is_equal(recorded: object, computed: object, estimates: frozenset[str], *, approx: bool = False) -> bool:
+    """Return whether values and types are equal; those under `estimates` within TOLERANCE."""
     if isinstance(recorded, dict) and isinstance(computed, dict):
         return recorded.keys() == computed.keys() and all(
-            _same(recorded[key], computed[key], estimates, loose=loose or key in estimates) for key in recorded
+            _is_equal(recorded[key], computed[key], estimates, approx=approx or key in estimates) for key in recorded
         )
     if isinstance(recorded, list) and isinstance(computed, list):
         return len(recorded) == len(computed) and all(
-            _same(a, b, estimates, loose=loose) for a, b in zip(recorded, computed, strict=True)
+            _is_equal(a, b, estimates, approx=approx) for a, b in zip(recorded, computed, strict=True)
         )
     if type(recorded) is not type(computed):
         return False
-    if loose and isinstance(recorded, (int, float)) and isinstance(computed, (int, float)):
+    if approx and isinstance(recorded, (int, float)) and isinstance(computed, (int, float)):
         return math.isclose(recorded, computed, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
     return bool(recorded == computed)

@@ -1,4 +1,4 @@
-"""What an evaluation found, and its trace entries in canonical order: no clock, nothing random."""
+"""The result of an evaluation, and its trace entries in canonical order."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class EvaluationResult:
     pieces: tuple[SubmissionResult, ...]
     likeness: Likeness
     rejected: tuple[Rejected, ...]
-    execution: Execution | None  # None if nothing was to be run
+    execution: Execution | None  # None if there was nothing to run
     features: dict[Address, SubmissionFacts]
     answers: Mapping[str, PaidAnswer]  # read one at a time from a file
     unanswered: dict[str, str]
-    key_reports: tuple[KeyReport, ...] = ()  # the attestation of every key that signed an answer
+    key_reports: tuple[KeyReport, ...] = ()  # attestations of the keys that signed answers
     schedule: str = ""
     schedule_reason: str = ""
     comparisons: Sequence[Comparison] = ()
     ranking: Ranking | None = None  # None if every submission was rejected
     placed: tuple[Placed, ...] = ()
     behind_by_default: Mapping[Address, str] = field(default_factory=dict)
-    """Accounts that give way if nobody decides, each with the code of the flag."""
+    """Accounts that give way if no person decides, each with the code of the flag."""
     flags: tuple[Flag, ...] = ()
 
     @property
@@ -70,17 +70,17 @@ _OPTIONAL = frozenset({"tokens", "reading", "elo", "jury"})
 
 @dataclass(frozen=True, slots=True)
 class VenueRecords:
-    header: Mapping[str, object]  # the names under which the venue knows the round
-    facts: tuple[Entry, ...]  # what the venue says about the round; after the header
-    disputes: tuple[Entry, ...]  # what was objected to in an earlier result; after the rulings
-    outcome: tuple[Entry, ...]  # what the venue makes of the places; at the end
+    header: Mapping[str, object]  # ids of the round at the venue
+    facts: tuple[Entry, ...]  # facts about the round; after the header
+    disputes: tuple[Entry, ...]  # objections to an earlier result; after the rulings
+    outcome: tuple[Entry, ...]  # winners as the venue pays them; at the end
 
 
 def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords) -> Iterator[Entry]:
-    """Every entry of the trace; `plan` is the one before rulings."""
+    """Yield every entry of the trace, without clock or randomness; `plan` is the one before rulings."""
     yield "header", {"software": f"clara-eval {__version__}", "rules": RULES, **venue.header}
     yield from venue.facts
-    # Without the optional ones if the round was planned without them.
+    # Unset optional fields are left out, as in plans that were made before the fields existed.
     planned: dict[str, object] = to_camel_json(plan)
     yield "plan", {key: one for key, one in planned.items() if one is not None or key not in _OPTIONAL}
     yield "rulings", to_camel_json(result.rulings)
@@ -109,8 +109,8 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
         signed = answer.pop("signed")
         if answer["sampling"] is None:
             del answer["sampling"]
-        said = {"llm": paid.llm, "purpose": paid.purpose, "answer": answer}
-        yield f"answer/{request}", {**said, "signed": signed} if signed else said
+        recorded = {"llm": paid.llm, "purpose": paid.purpose, "answer": answer}
+        yield f"answer/{request}", {**recorded, "signed": signed} if signed else recorded
     yield "unanswered", dict(sorted(result.unanswered.items()))
     yield "schedule", {"name": result.schedule, "reason": result.schedule_reason, "games": len(result.comparisons)}
     if isinstance(result.comparisons, RuledComparisons):
@@ -126,7 +126,7 @@ def entries(plan: EvaluationPlan, result: EvaluationResult, venue: VenueRecords)
 
 
 def ruled_verdicts(comparisons: RuledComparisons) -> dict[str, object]:
-    """All verdicts of a large round by rules: who was compared, how often, and one hash over what came out."""
+    """Summarise the verdicts of a large round by rules: items, count, and one hash of all verdicts."""
     judge, items = comparisons.table.judges[0], list(comparisons.table.items)
     return {"judge": judge, "items": items, "count": len(comparisons), "sha256": comparisons.commitment}
 
@@ -144,7 +144,7 @@ def _execution(result: EvaluationResult) -> Iterator[Entry]:
             "reason": chosen.reason if chosen else "The config has no harness.",
             "hidden": bool(chosen and chosen.reveal),
             "reveal": chosen.reveal.content if chosen and chosen.reveal else None,
-            # Versions and settings: equal for every submission that a machine ran.
+            # Versions and settings, which are equal for all runs.
             "machine": dict(next((run.machine for _, run in runs if run.machine), {})),
         },
     )

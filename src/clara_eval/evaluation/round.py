@@ -1,4 +1,4 @@
-"""A round, the window in which it is scored, its plan, and what a person ruled about it; later rulings count."""
+"""The inputs of an evaluation: round, scoring window, plan and rulings of reviewers."""
 
 from __future__ import annotations
 
@@ -21,36 +21,35 @@ from clara_eval.submissions.model import Rejected
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    run: str  # the id of the evaluation: the seed of the intervals
-    name: str  # what the venue calls it: the seed of the order of the entries and of the nonces in prompts
-    beacon: str  # A hash that no submitter knew before the deadline
+    run: str  # id of the evaluation; seeds the ratings
+    name: str  # id at the venue; seeds the canonical order and the nonces in prompts
+    beacon: str  # a hash that no submitter knew before the deadline
     metadata_bytes: bytes
     metadata: Metadata
-    config_hash: str  # what the poster committed to
+    config_hash: str  # the commitment of the poster
     private_set_hash: str  # the commitment to a hidden harness
     winner_count: int
     payout_bps: tuple[int, ...]
     submissions: tuple[Submission, ...]
     replaced: tuple[Version, ...] = ()
-    """Versions that were replaced, oldest first: they tell who had some content first."""
+    """Replaced versions, oldest first: they show who submitted some content first."""
 
     @property
     def config(self) -> EvalConfig:
         return self.metadata.config
 
 
-SPARE_SHARE = 0.25
-LAST_SHARE = 0.1
-DECIDE_SHARE = 0.5  # A person has this share of the window to decide a review; then its default is posted
-RECHECK_SHARE, RECHECK_SECONDS = 0.01, 900.0
-"""Pause before an entry that could not be read is tried again; the second is the longest."""
-SAFETY = 2.0  # speeds fall when providers are busy: plan with half of what was seen
-PUBLISH_SECONDS = 120.0
-DEFAULT_CALL_SECONDS = 6.0
-LEAST_SECONDS = 60.0
-PAUSE_SHARE = 0.05
-LEAST_PAUSE_SECONDS = 10.0
-READS_PER_SUBMISSION = 3
+SPARE_SHARE = 0.25  # of the window; when less is left, outages are no longer waited for
+LAST_SHARE = 0.1  # of the window; when less is left, the result is posted
+DECIDE_SHARE = 0.5  # of the window; a person has this long to decide a review, then its default is posted
+RECHECK_SHARE, RECHECK_SECONDS = 0.01, 900.0  # pause before an unreadable entry is fetched again, and its maximum
+SAFETY = 2.0  # providers slow down when they are busy: plan with half of the measured speed
+PUBLISH_SECONDS = 120.0  # reserved for posting the result
+DEFAULT_CALL_SECONDS = 6.0  # assumed duration of one call before any was measured
+MIN_SECONDS = 60.0  # that the models always get
+PAUSE_SHARE = 0.05  # of the window; longest pause between two attempts
+MIN_PAUSE_SECONDS = 10.0
+READS_PER_SUBMISSION = 3  # calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,12 @@ class Window:
 
     @property
     def decided_until(self) -> int:
-        """The moment from which on nothing that could not be read is tried again."""
+        """Moment until which a person can decide a review and unreadable entries are tried again."""
         return self.moment_left(1 - DECIDE_SHARE)
 
     @property
     def must_post(self) -> bool:
-        """Whether nobody is waited for any more because of an objection."""
+        """Whether an objection no longer delays posting."""
         return self.chain_now >= self.moment_left(LAST_SHARE)
 
     def at(self, chain_now: int) -> Window:
@@ -81,27 +80,27 @@ class Window:
 
     @property
     def seconds_left(self) -> float:
-        """For the models: until a quarter of the window is left, else a tenth, else a minute."""
+        """Time for the models: until a quarter of the window is left, else a tenth, else one minute."""
         for share in (SPARE_SHARE, LAST_SHARE):
             left = self.scoring_deadline - share * self.size - self.chain_now - PUBLISH_SECONDS
-            if left > LEAST_SECONDS:
+            if left > MIN_SECONDS:
                 return left
-        return LEAST_SECONDS
+        return MIN_SECONDS
 
     @property
     def is_nearly_over(self) -> bool:
-        """Whether outages are waited for no longer, so that the rest can be judged, reviewed and posted."""
+        """Whether to stop waiting for outages, so that the rest can be judged, reviewed and posted."""
         return self.scoring_deadline - self.chain_now <= SPARE_SHARE * self.size
 
     @property
     def longest_pause_seconds(self) -> float:
-        """Between two attempts: at least twenty fit into the window, and none is planned past its end."""
-        longest = max(LEAST_PAUSE_SECONDS, PAUSE_SHARE * self.size)
+        """Longest pause between attempts: at least 20 fit into the window, and none ends after it."""
+        longest = max(MIN_PAUSE_SECONDS, PAUSE_SHARE * self.size)
         return min(longest, max(1.0, (self.scoring_deadline - self.chain_now) / 2))
 
     @property
     def recheck_seconds(self) -> float:
-        return max(LEAST_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * self.size))
+        return max(MIN_PAUSE_SECONDS, min(RECHECK_SECONDS, RECHECK_SHARE * self.size))
 
     @property
     def is_over(self) -> bool:
@@ -109,11 +108,11 @@ class Window:
 
     @property
     def budget_seconds(self) -> float:
-        """The one wall-clock budget of an attempt: it ends a tenth of the window before the scoring deadline."""
-        return max(LEAST_SECONDS, self.scoring_deadline - LAST_SHARE * self.size - self.chain_now)
+        """Wall-clock budget of an attempt; it ends when a tenth of the window is left."""
+        return max(MIN_SECONDS, self.scoring_deadline - LAST_SHARE * self.size - self.chain_now)
 
     def most_comparisons(self, submissions: int, judges: int, speed: float) -> int | None:
-        """The most games that fit, or None if all do; always enough for a chain through all submissions."""
+        """Return how many comparisons fit, None if all do; always enough to connect all submissions."""
         if judges == 0 or needed_seconds(submissions, judges, speed) <= self.seconds_left:
             return None
         affordable = self.seconds_left * speed / SAFETY - submissions * READS_PER_SUBMISSION
@@ -121,12 +120,12 @@ class Window:
 
 
 def expected_speed(concurrency: int) -> float:
-    """Calls a second, before any was made."""
+    """Return the calls per second to assume before any was made."""
     return concurrency / DEFAULT_CALL_SECONDS
 
 
 def all_comparisons(submissions: int, judges: int) -> int:
-    """Both orders of every pair, by every judge."""
+    """Count both orders of every pair, for every judge."""
     return 2 * comb(submissions, 2) * judges
 
 
@@ -135,7 +134,7 @@ def needed_seconds(submissions: int, judges: int, speed: float) -> float:
 
 
 def how_degraded(games: int | None, submissions: int, judges: int) -> str | None:
-    """For the metric: `one_order` if every pair is still asked once, `fewer_pairs` below that."""
+    """Return the label of the metric: `one_order` if every pair is still asked once, else `fewer_pairs`."""
     if games is None:
         return None
     return "one_order" if games >= all_comparisons(submissions, judges) // 2 else "fewer_pairs"
@@ -147,19 +146,19 @@ ProgressListener = Callable[[Stage, int, int], None]  # called after every step;
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    judges: tuple[str, ...]  # as in CLARA_JUDGES; the first model among them also reads the submissions
+    judges: tuple[str, ...]  # as in CLARA_JUDGES; the first model also reads the submissions
     schedule: str = "auto"
-    max_games: int | None = None  # what money and time allow; None is no limit
-    reader: str | None = None  # who reads the submissions, where a person ruled so; None is the models of the jury
+    max_games: int | None = None  # limit by money and time; None is no limit
+    reader: str | None = None  # the model that reads the submissions, if a person chose one; None: the jury
     tokens: TokenLimits | None = None
-    """How long answers may be; None for a round planned before limits grew: a cut answer is asked for as it was."""
+    """How long answers may be; None for an old plan, which never raises the limit after a cut answer."""
 
     reading: ReadingBudget | None = None
-    """What reading the entries may cost; None if there is no cap, or nothing that costs."""
+    """What reading the entries may cost; None if there is no cap or reading is free."""
     elo: Literal["literal"] | None = None
-    """The specification's single pass over the pairs in canonical order; None is the order-free Elo."""
+    """`literal`: the specification's single pass in canonical order; None: Elo without order effects."""
     jury: Literal["in-turn"] | None = None
-    """The judges after the first are asked near the money only; None asks all of them everything."""
+    """`in-turn`: further judges are asked only near the paid places; None: all are asked everything."""
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -168,34 +167,34 @@ class EvaluationPlan:
 
     @property
     def readers(self) -> tuple[str, ...]:
-        """The models that read the submissions: the first, then the next if it cannot answer."""
+        """Models that read the submissions: the first, or the next if it cannot answer."""
         return self.models if self.reader is None else (self.reader,)
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
     kind: RulingKind | Literal["default"]
-    of: str  # the digest of the result that the person looked at
+    of: str  # digest of the reviewed result
     at: int
-    account: Address | None = None  # who is excluded, or who is the original
-    judge: str | None = None  # who is asked instead, as in CLARA_JUDGES
+    account: Address | None = None  # the excluded one, or the original
+    judge: str | None = None  # the replacement, as in CLARA_JUDGES
     stage: RuledStage | None = None
     note: str = ""
-    by: str = ""  # who ruled, as they called themselves
+    by: str = ""  # name that the reviewer gave
 
 
 RULINGS = JsonCodec(tuple[Ruling, ...])
-CLOCK = "the clock"  # who ruled, when the time for a decision was over
+CLOCK = "the clock"  # `by` of a ruling after the time for a decision ended
 
 
 async def read_rulings(journal: Journal) -> tuple[Ruling, ...]:
-    """Everything that was ruled about this run: by people, oldest first, then by the clock."""
+    """Read all rulings of this run: by people, oldest first, then by the clock."""
     by_people, by_clock = [await journal.saved(key, RULINGS) or () for key in ("rulings", "default")]
     return (*by_people, *by_clock)
 
 
 async def rule_by_clock(journal: Journal, digest: str, at: int) -> None:
-    """Keep that the default is posted, because nobody decided about this result until this moment."""
+    """Save that the default is posted, because no person decided until `at`."""
     ruling = Ruling("default", digest, at, note="Nobody decided in time: the default is posted.", by=CLOCK)
     await journal.keep("default", RULINGS, (ruling,))
 
@@ -204,18 +203,18 @@ def is_by_default(rulings: Sequence[Ruling]) -> bool:
     return any(ruling.kind == "default" for ruling in rulings)
 
 
-def excluded(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
-    words = {r.account: r.note for r in rulings if r.kind == "exclude"}
+def excluded_submissions(rulings: Sequence[Ruling], submissions: Sequence[Submission]) -> tuple[Rejected, ...]:
+    notes = {r.account: r.note for r in rulings if r.kind == "exclude"}
     return tuple(
-        Rejected(s, "excluded", f"A person excluded it in review: {words[s.submitter] or 'no reason given'}.")
+        Rejected(s, "excluded", f"A person excluded it in review: {notes[s.submitter] or 'no reason given'}.")
         for s in submissions
-        if s.submitter in words
+        if s.submitter in notes
     )
 
 
 def with_original(likeness: Likeness, account: Address) -> Likeness:
-    """Copies and similar work with the author that a person named; what somebody decided is contested no more."""
-    clusters = tuple(_headed_by(cluster, account) for cluster in likeness.clusters)
+    """Make `account` the original of its copies and similar works, no longer contested."""
+    clusters = tuple(_make_original(cluster, account) for cluster in likeness.clusters)
     heads = {
         before.original.submission.submitter: after.original.submission.submitter
         for before, after in zip(likeness.clusters, clusters, strict=True)
@@ -231,13 +230,13 @@ def with_original(likeness: Likeness, account: Address) -> Likeness:
     return replace(likeness, clusters=clusters, families=families, similar=tuple(similar))
 
 
-def _headed_by(cluster: Cluster, account: Address) -> Cluster:
-    settled = [replace(copy, may_be_first=False) for copy in cluster.copies]
+def _make_original(cluster: Cluster, account: Address) -> Cluster:
+    copies = [replace(copy, may_be_first=False) for copy in cluster.copies]
     if account == cluster.original.submission.submitter:
-        return replace(cluster, copies=tuple(settled))
-    for chosen in settled:
+        return replace(cluster, copies=tuple(copies))
+    for chosen in copies:
         if chosen.solution.submission.submitter == account:
-            others = (copy for copy in settled if copy is not chosen)
+            others = (copy for copy in copies if copy is not chosen)
             return Cluster(chosen.solution, (Copy(cluster.original, chosen.kind), *others))
     return cluster
 
@@ -248,6 +247,6 @@ def ruled_plan(plan: EvaluationPlan, rulings: Sequence[Ruling]) -> EvaluationPla
             first = next(iter(plan.readers), None)
             if ruling.stage == "reading":
                 plan = replace(plan, reader=ruling.judge or first)
-            else:  # another judge for the games does not read the submissions as well
+            else:  # a new judge of the comparisons does not also read the submissions
                 plan = replace(plan, reader=first, judges=(ruling.judge,))
     return plan

@@ -1,4 +1,4 @@
-"""Where a run gets the submitted bytes, runs of programs and answers of models: asked once, or from a trace."""
+"""Sources of submissions, program runs and model answers: live and journaled, or a trace."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from clara_eval.submissions.model import (
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """The bytes that came, or the code and reason why none came."""
+    """The fetched bytes, or the code and reason why there are none."""
 
-    content: str | None  # base64, because bytes that are not text are evidence too
+    content: str | None  # base64, since the bytes need not be text
     media_type: str = ""
     immutable: bool = False
     note: str = ""
     code: str = ""
     reason: str = ""
-    is_outage: bool = False  # none came, and that may be us or the network: it was tried again for a while
+    is_outage: bool = False  # the failure may be ours or the network's; it was retried
 
     @classmethod
     def of(cls, fetched: Fetched | Rejected) -> Received:
@@ -66,7 +66,7 @@ class SubmissionResult:
     submission: Submission
     received: Received
     verdict: Solution | Rejected
-    linked: Received | None = None  # what the submission leads to, if the config asks for a URL and it is one
+    linked: Received | None = None  # content of the submitted URL, if the config asks for a URL
 
     @classmethod
     def of(cls, submission: Submission, received: Received, config: EvalConfig) -> SubmissionResult:
@@ -78,20 +78,20 @@ class SubmissionResult:
         return isinstance(self.verdict, Rejected) and self.verdict.is_outage
 
     @property
-    def is_loose(self) -> bool:
-        """Whether the chain does not fix what was accepted."""
+    def is_unpinned(self) -> bool:
+        """Whether the hash on the chain does not cover the accepted content."""
         return isinstance(self.verdict, Solution) and not self.verdict.pinned
 
 
 RECEIVED = JsonCodec(Received)
-UNANSWERED = JsonCodec(dict[str, str])  # in the journal of a finished run: no model is asked for these again
+UNANSWERED = JsonCodec(dict[str, str])  # in the journal of a finished run; these are not asked again
 _EXECUTED = JsonCodec(ExecutedDocument)
 _RECEIVED_KEY, MISSED_KEY = "received/", "outage/"
 
 
 class ModelSource(Protocol):
     def reader(self, names: Sequence[str]) -> Asker:
-        """The first of these models; the next when it cannot answer."""
+        """Return an asker for the first model, which falls back to the next if one cannot answer."""
         ...
 
     async def key_report(self, judge: str, key: str) -> KeyReport: ...
@@ -104,14 +104,14 @@ class LiveSources:
     models: ModelSource
     machine: Machine
     unanswered: dict[str, str] = field(default_factory=dict)
-    """Requests that a finished run left unanswered, each with the reason: they stay so."""
-    gives_up: bool = False  # whether there is no time left to wait for what an outage withholds
+    """Requests that a finished run left unanswered, with the reason; they are not asked again."""
+    gives_up: bool = False  # no time is left to wait for outages
     rulings: tuple[Ruling, ...] = ()
     reveal: Reveal | None = None
-    tries_again: bool = True  # whether an entry that could not be read before is fetched once more
+    tries_again: bool = True  # fetch entries again that could not be read before
 
     async def read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
-        """Fetch once; the first reason of an outage stays, so that the result does not change."""
+        """Fetch and journal a submission; the first reason of an outage is kept, for a stable result."""
         name = submission.submitter + ("" if part == "received" else f"/{part}")
         if (saved := await self.journal.saved(_RECEIVED_KEY + name, RECEIVED)) is not None:
             return SubmissionResult.of(submission, saved, config)
@@ -128,17 +128,17 @@ class LiveSources:
         return found if kept == received else SubmissionResult.of(submission, kept, config)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
-        told: dict[str, Any] = {}  # words for people, which no journal keeps
+        texts: dict[str, Any] = {}  # for people; not journaled
 
         async def run() -> ExecutedDocument:
             found = await run_here(self.machine, harness, program)
-            told.update(detail=found.detail, logs=found.logs)
+            texts.update(detail=found.detail, logs=found.logs)
             return found.to_json()
 
-        return replace(Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run)), **told)
+        return replace(Executed.from_json(await self.journal.once(f"executed/{account}", _EXECUTED, run)), **texts)
 
 
-Bodies = Mapping[str, Any]  # the body of each entry of a trace by its key
+Bodies = Mapping[str, Any]  # bodies of trace entries by key
 ANSWER = JsonCodec(Answer)
 SIGNED = JsonCodec(Signed)
 KEY_REPORT = JsonCodec(KeyReport)
@@ -148,15 +148,15 @@ SHOWN_DIFFERENCES = 4
 
 @dataclass(frozen=True, slots=True)
 class TraceSources:
-    """The evidence of a trace. What was run is run again if the engine is here; `unchecked` lists what was not."""
+    """Reads from a trace; programs run again if the engine is installed, else they are in `unchecked`."""
 
     entries: Bodies
     machine: Machine = field(default_factory=Machine)
     unchecked: list[str] = field(default_factory=list)
-    gives_up: bool = True  # A trace is of a finished run: what it went without stays away
+    gives_up: bool = True  # the run is finished: unanswered requests stay unanswered
     quotes: Quotes = field(default_factory=Quotes)
     keys: dict[tuple[str, str], SigningKey] = field(default_factory=dict)
-    """Those whose enclave was checked, by judge and name."""
+    """Checked signing keys by judge and name."""
 
     @property
     def models(self) -> TraceSources:
@@ -197,18 +197,18 @@ class TraceSources:
         machine = _MACHINE.read(self.body("execution")["machine"])
         recorded = Executed.from_json(_EXECUTED.read({**self.body(f"executed/{account}"), "machine": machine}))
         if recorded.is_measured:
-            again, why = await self._again(harness, program, machine)
-            if again is not None:
-                return again
+            repeated, why = await self._rerun(harness, program, machine)
+            if repeated is not None:
+                return repeated
         else:
             recorded, why = replace(recorded, machine={}), "the evaluator's machine failed on it"
         self.unchecked.append(f"that {account} measures what is recorded: {why}")
         return recorded
 
-    async def _again(
+    async def _rerun(
         self, harness: Harness | None, program: Program, machine: Mapping[str, object]
     ) -> tuple[Executed | None, str]:
-        """The run repeated here, or why it cannot be."""
+        """Run the program here; return None and the reason if that is impossible or not comparable."""
         try:
             found = await run_here(self.machine, harness, program)
         except MissingEngine as missing:
@@ -216,7 +216,7 @@ class TraceSources:
         if not found.is_measured:
             return None, f"this machine failed on it ({found.detail})"
         if found.machine and dict(found.machine) != dict(machine):
-            return None, f"it was run with {_differences(machine, found.machine)}"
+            return None, f"it was run with {_describe_differences(machine, found.machine)}"
         return found, ""
 
     async def key_report(self, judge: str, key: str) -> KeyReport:
@@ -229,8 +229,8 @@ class TraceSources:
     def reader(self, names: Sequence[str]) -> Asker:
         return _RecordedAsker(tuple(names), self)
 
-    async def recorded(self, request: str, judge: str, prompt: Prompt) -> PaidAnswer | None:
-        """The recorded answer; if the judge's endpoint signs, only with a valid signature."""
+    async def recorded_answer(self, request: str, judge: str, prompt: Prompt) -> PaidAnswer | None:
+        """Return the recorded answer; BadTrace if the judge's endpoint signs and the signature is invalid."""
         body = self.entries.get(f"answer/{request}")
         if body is None:
             return None
@@ -242,12 +242,12 @@ class TraceSources:
             raise BadTrace(f"The answer {request} of {judge} is not signed as the judge's name says.", entry=entry)
         try:
             if signed is not None:
-                check_signed(prompt, answer, await self._key(judge, interface, signed.key), model)
+                check_signed(prompt, answer, await self._checked_key(judge, interface, signed.key), model)
         except NotAttested as bad:
             raise BadTrace(f"The signature of {request} of {judge} does not hold: {bad}.", entry=entry) from bad
         return PaidAnswer(request, "", judge, prompt.purpose, answer, None)
 
-    async def _key(self, judge: str, interface: str, key: str) -> SigningKey:
+    async def _checked_key(self, judge: str, interface: str, key: str) -> SigningKey:
         if (judge, key) not in self.keys:
             report = await self.key_report(judge, key)
             try:
@@ -266,7 +266,7 @@ Sources = LiveSources | TraceSources
 
 
 async def read_submission(sources: Sources, submission: Submission, config: EvalConfig) -> SubmissionResult:
-    """Read a submission; if the config asks for a URL and it is one, also what it leads to."""
+    """Read a submission and, if the config asks for a URL, the content of that URL."""
     found = await sources.read(submission, config, "received")
     if config.submission_format != "url" or isinstance(found.verdict, Rejected):
         return found
@@ -275,18 +275,18 @@ async def read_submission(sources: Sources, submission: Submission, config: Eval
 
 
 def recorded_metadata(entries: Bodies, uri: str) -> bytes:
-    """The metadata of a trace; BadTrace if it is not what a `data:` URI of the challenge holds."""
+    """Return the metadata of a trace; BadTrace if a `data:` URI of the challenge holds something else."""
     if "metadata" not in entries:
         raise BadTrace("The trace has no entry metadata.", entry="metadata")
     content = base64.b64decode(entries["metadata"]["content"])
-    held = _held(uri)
-    if is_data_uri(uri) and (held is None or content != held.content):
+    decoded = _decode_data_uri(uri)
+    if is_data_uri(uri) and (decoded is None or content != decoded.content):
         raise BadTrace("The recorded metadata is not what the data: URI of the challenge holds.", entry="metadata")
     return content
 
 
-def _held(uri: str) -> Fetched | None:
-    """What a `data:` URI holds, whatever its size; None if it is malformed."""
+def _decode_data_uri(uri: str) -> Fetched | None:
+    """Decode a `data:` URI of any size; None if it is malformed."""
     try:
         return read_data_uri(uri, len(uri))
     except BadSubmission:
@@ -294,12 +294,12 @@ def _held(uri: str) -> Fetched | None:
 
 
 def _matches_data_uri(received: Received, submission: Submission) -> bool:
-    held = _held(submission.solution_uri)
+    decoded = _decode_data_uri(submission.solution_uri)
     if received.content is not None:
-        return received.fetched(submission) == held
-    if held is None:
+        return received.fetched(submission) == decoded
+    if decoded is None:
         return received.code in {"bad_data_uri", "too_large"}
-    return received.code == "too_large" and len(held.content) > MAX_BYTES
+    return received.code == "too_large" and len(decoded.content) > MAX_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,20 +312,20 @@ class _RecordedAsker:
         return ", else ".join(self.names)
 
     async def prefetch(self, prompts: Sequence[Prompt]) -> None:
-        """Everything is at hand."""
+        """Do nothing: all answers are in the trace."""
 
     async def ask(self, prompt: Prompt, attempt: int = 0) -> PaidAnswer:
         for name in self.names:
             request = request_hash(name, prompt, attempt)
-            found = await self.sources.recorded(request, name, prompt)
+            found = await self.sources.recorded_answer(request, name, prompt)
             if found is not None:
                 return found
         raise Temporary(f"The trace records no answer to {request_hash(self.name, prompt, attempt)}.")
 
 
-def _differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
+def _describe_differences(theirs: Mapping[str, object], ours: Mapping[str, object]) -> str:
     names = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
-    words = [[str(one.get(name, "none"))[:40] for one in (theirs, ours)] for name in names[:SHOWN_DIFFERENCES]]
-    told = [f"{name} {there} (here: {here})" for name, (there, here) in zip(names, words, strict=False)]
-    more = f", and {len(names) - len(told)} more that differ" if len(names) > len(told) else ""
-    return f"{', '.join(told)}{more}"
+    values = [[str(one.get(name, "none"))[:40] for one in (theirs, ours)] for name in names[:SHOWN_DIFFERENCES]]
+    shown = [f"{name} {there} (here: {here})" for name, (there, here) in zip(names, values, strict=False)]
+    more = f", and {len(names) - len(shown)} more that differ" if len(names) > len(shown) else ""
+    return f"{', '.join(shown)}{more}"

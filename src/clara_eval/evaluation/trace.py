@@ -1,6 +1,6 @@
-"""The trace, one JSON file with an entry a line, each chained to the one before; and the journal of a run.
+"""Traces, which are JSON files with one hash-chained entry per line, and the journal of a run.
 
-Invariant: of a trace that is read, its evidence or the answers for it, one entry is in memory at a time.
+Invariant: only one entry or answer of a trace is in memory at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPENING = '{"format":"' + FORMAT + '","entries":['
 START = "0x" + "0" * 64
 _FIELDS = {"body", "key", "prev", "seq"}
 _LARGEST_INTEGER = 2**53
-_MOST_DIGITS = 17  # of an integer with its sign: more are not converted, which would take long
+_MAX_DIGITS = 17  # of an integer with its sign; converting very long ones would take too long
 _OTHER_FORMAT = re.compile(r'\{"format":"(clara-eval-trace/\d{1,9})","entries":\[\n?')
 _BEFORE_HASH = '{"hash":"'
 _BEFORE_ENTRY = '","entry":'
@@ -42,7 +42,7 @@ class TraceEntry:
 
 
 class TraceWriter:
-    """Turns (key, body) into chained lines; `digest` is the hash of the last one."""
+    """Writes entries as hash-chained lines; `digest` is the hash of the last one."""
 
     def __init__(self) -> None:
         self.digest = START
@@ -57,9 +57,9 @@ class TraceWriter:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A person's word that exactly this result may be posted."""
+    """A person's approval that exactly this result may be posted."""
 
-    of: str  # the digest of the trace that the person looked at
+    of: str  # digest of the reviewed trace
     at: int
     by: str
     note: str
@@ -67,17 +67,17 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Another version of the program began the round; `finished_by` started it again."""
+    """A restart of the round by another version of the program."""
 
-    at: int  # by the chain's clock
+    at: int  # chain time
     begun_by: str
     finished_by: str
-    answers: int  # paid before, and used again
+    answers: int  # paid before and reused
 
 
 @dataclass(slots=True)
 class Notes:
-    """Said beside the result: the digest does not cover it."""
+    """Notes about the result that its digest does not cover."""
 
     approvals: list[Approval] = field(default_factory=list)
     restarts: list[Restart] = field(default_factory=list)
@@ -89,32 +89,32 @@ RESTARTS = JsonCodec(list[Restart])
 
 def render(lines: Iterable[str], digest: str, notes: Notes | None = None) -> Iterator[str]:
     yield OPENING + "\n"
-    waiting: str | None = None
+    previous: str | None = None
     for line in lines:
-        if waiting is not None:
-            yield waiting + ",\n"
-        waiting = line
-    if waiting is not None:
-        yield waiting + "\n"
-    yield _ending(digest, notes or Notes()) + "\n"
+        if previous is not None:
+            yield previous + ",\n"
+        previous = line
+    if previous is not None:
+        yield previous + "\n"
+    yield _render_ending(digest, notes or Notes()) + "\n"
 
 
-def _ending(digest: str, notes: Notes) -> str:
+def _render_ending(digest: str, notes: Notes) -> str:
     previous, links = digest, []
     for seq, approval in enumerate(notes.approvals):
         text = plain_json({**asdict(approval), "prev": previous, "seq": seq})
         previous = sha256_hex(text.encode())
         links.append(f'{_BEFORE_HASH}{previous}","approval":{text}}}')
-    told = f',"approvals":[{",".join(links)}]' if links else ""
+    rendered = f',"approvals":[{",".join(links)}]' if links else ""
     if notes.restarts:
-        told += f',"restarts":{RESTARTS.text(notes.restarts)}'
-    return f'],"digest":"{digest}"{told}}}'
+        rendered += f',"restarts":{RESTARTS.text(notes.restarts)}'
+    return f'],"digest":"{digest}"{rendered}}}'
 
 
 def read_entries(lines: Iterable[str], notes: Notes | None = None) -> Iterator[TraceEntry]:
-    """Check and yield every entry; the first byte that is not as written is named with its entry.
+    """Check and yield every entry; BadTrace names the first one that was changed.
 
-    What is noted after the digest has its form, too, and is written into `notes`.
+    The notes after the digest are checked too, and stored in `notes`.
     """
     rest = iter(lines)
     opening = next(rest, "")
@@ -148,13 +148,13 @@ def read_entries(lines: Iterable[str], notes: Notes | None = None) -> Iterator[T
 
 
 def _other_format(opening: str, header: str) -> BadTrace:
-    """The error about a file in another format; of ours it names the version that wrote it."""
+    """Return the error for another format; for our older ones it names the version that wrote the file."""
     ours = _OTHER_FORMAT.fullmatch(opening)
     if ours is None:
         return BadTrace(f"The file does not begin as {FORMAT}.", entry="format", remedy="Is this a trace file?")
     try:
-        told = json.loads(header.rstrip(",\n"))["entry"]["body"]
-        writer = f"{str(told['software'])[:60]!r} under rules {str(told['rules'])[:20]}"
+        body = json.loads(header.rstrip(",\n"))["entry"]["body"]
+        writer = f"{str(body['software'])[:60]!r} under rules {str(body['rules'])[:20]}"
     except (ValueError, LookupError, TypeError, RecursionError):
         writer = "a version that its header does not name"
     return BadTrace(
@@ -171,36 +171,36 @@ def _read_line(line: str, seq: int, previous: str) -> TraceEntry:
     text = line[head:-1]
     framed = line.startswith(_BEFORE_HASH) and line[head - len(_BEFORE_ENTRY) : head] == _BEFORE_ENTRY
     if not framed or not line.endswith("}"):
-        raise _bad(text, seq, "is not framed as an entry.")
+        raise _bad_entry(text, seq, "is not framed as an entry.")
     actual = sha256_hex(text.encode())
     if actual != claimed:
-        raise _bad(text, seq, f"was changed: its bytes hash to {actual}, the line says {claimed}.")
-    try:  # a right hash is easily computed, so it says nothing about what was hashed
+        raise _bad_entry(text, seq, f"was changed: its bytes hash to {actual}, the line says {claimed}.")
+    try:  # a forger can compute a valid hash, so check the content too
         entry = _DECODER.decode(text)
         is_plain = plain_json(entry) == text and is_encodable(entry)
     except (ValueError, RecursionError) as bad:
-        raise _bad(text, seq, f"is not JSON ({type(bad).__name__}).") from None
+        raise _bad_entry(text, seq, f"is not JSON ({type(bad).__name__}).") from None
     if not is_plain:
         why = "a key twice or out of order, white space, or another escape or form of a number than ours"
-        raise _bad(text, seq, f"is not in the plain JSON form: {why}.")
+        raise _bad_entry(text, seq, f"is not in the plain JSON form: {why}.")
     if not isinstance(entry, dict) or entry.keys() != _FIELDS or not isinstance(entry["key"], str):
-        raise _bad(text, seq, f"has not the fields {', '.join(sorted(_FIELDS))}.")
+        raise _bad_entry(text, seq, f"has not the fields {', '.join(sorted(_FIELDS))}.")
     if entry["prev"] != previous or entry["seq"] != seq:
-        raise _bad(text, seq, "does not follow the entry before it.")
+        raise _bad_entry(text, seq, "does not follow the entry before it.")
     return TraceEntry(seq, entry["key"], entry["body"], actual)
 
 
-def _integer(digits: str) -> int:
-    if len(digits) > _MOST_DIGITS or abs(int(digits)) > _LARGEST_INTEGER:
+def _parse_integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS or abs(int(digits)) > _LARGEST_INTEGER:
         raise ValueError(f"an integer of {len(digits)} digits is above 2^53")
     return int(digits)
 
 
-_DECODER = json.JSONDecoder(parse_int=_integer)
+_DECODER = json.JSONDecoder(parse_int=_parse_integer)
 
 
-def _bad(text: str, seq: int, problem: str) -> BadTrace:
-    """The error about an entry, named by its number and its key if that can still be read."""
+def _bad_entry(text: str, seq: int, problem: str) -> BadTrace:
+    """Return the error for an entry, named by its number and, if readable, its key."""
     try:
         name = f"#{seq} {str(_DECODER.decode(text)['key'])[:120]}"
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -209,53 +209,53 @@ def _bad(text: str, seq: int, problem: str) -> BadTrace:
 
 
 def _read_ending(line: str, digest: str) -> Notes:
-    """What is noted in the last line, which must be exactly what that and the entries give."""
+    """Read the notes in the last line, which must be exactly as `_render_ending` writes it."""
     try:
-        told = _DECODER.decode("{" + line.removeprefix("],"))
-        links = [link["approval"] for link in told.get("approvals", [])]
-        said = [{name: link[name] for name in link.keys() - {"prev", "seq"}} for link in links]
-        notes = Notes(_APPROVALS.read(said), RESTARTS.read(told.get("restarts", [])))
+        ending = _DECODER.decode("{" + line.removeprefix("],"))
+        links = [link["approval"] for link in ending.get("approvals", [])]
+        approvals = [{name: link[name] for name in link.keys() - {"prev", "seq"}} for link in links]
+        notes = Notes(_APPROVALS.read(approvals), RESTARTS.read(ending.get("restarts", [])))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        notes = Notes()  # the comparison below shows that the line is not readable
+        notes = Notes()  # the comparison below fails
     for approval in notes.approvals:
         if approval.at < 0 or approval.of != digest or not is_encodable([approval.by, approval.note]):
-            told = f"An approval names the result {approval.of[:80]}; this one is {digest}."
-            raise BadTrace(told, entry="approvals")
-    if line != _ending(digest, notes) or not is_encodable(to_camel_json(notes.restarts)):
+            problem = f"An approval names the result {approval.of[:80]}; this one is {digest}."
+            raise BadTrace(problem, entry="approvals")
+    if line != _render_ending(digest, notes) or not is_encodable(to_camel_json(notes.restarts)):
         raise BadTrace(f"The digest line is not that of the entries, which is {digest}.", entry="digest")
     return notes
 
 
 class TraceFile:
-    """Used in a `with`, which closes the file."""
+    """An open trace file; a context manager that closes it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
 
     @classmethod
     def at(cls, path: Path) -> TraceFile:
-        """Open the file of this name; one that can be read only once, as a pipe, is copied first."""
+        """Open the file; one that is not seekable, such as a pipe, is copied first."""
         file = path.open("rb")
         if file.seekable():
             return cls(file)
         with file:
-            kept = TemporaryFile()  # noqa: SIM115 - whoever gets it closes it
-            copyfileobj(file, kept)
-        return cls(kept)
+            copy = TemporaryFile()  # noqa: SIM115 - `close` closes it
+            copyfileobj(file, copy)
+        return cls(copy)
 
     @classmethod
     async def of(cls, pieces: AsyncIterable[str | bytes]) -> TraceFile | None:
-        """Keep what arrives in pieces, cut anywhere; None if nothing arrives."""
-        file = TemporaryFile()  # noqa: SIM115 - whoever gets it closes it
+        """Collect a stream of pieces in a temporary file; None if it is empty."""
+        file = TemporaryFile()  # noqa: SIM115 - `close` closes it
         async for piece in pieces:
             file.write(piece.encode() if isinstance(piece, str) else piece)
         return cls(file) if file.tell() else None
 
     def __iter__(self) -> Iterator[str]:
-        """Every line, from the first; BadTrace for one that is not UTF-8."""
+        """Yield every line from the first; BadTrace if one is not UTF-8."""
         number = place = 0
         while True:
-            self._file.seek(place)  # two may read at the same time
+            self._file.seek(place)  # other iterators may have moved it
             line = self._file.readline()
             if not line:
                 return
@@ -279,11 +279,11 @@ class TraceFile:
         self._file.close()
 
 
-class _FiledTexts(Mapping[str, T]):
-    """Values by key, kept as texts in a file; memory holds where each lies."""
+class _FileMapping(Mapping[str, T]):
+    """A mapping whose values are texts in a temporary file; memory holds only their offsets."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - it is closed when this is forgotten
+        self._file = TemporaryFile()  # noqa: SIM115 - closed by the garbage collector
         self._ends = array("Q", [0])
         self._number_of: dict[str, int] = {}
 
@@ -304,38 +304,37 @@ class _FiledTexts(Mapping[str, T]):
         return len(self._number_of)
 
 
-class Evidence(_FiledTexts[object]):
-    """The body of each entry by its key; of several with one key the last, as in any JSON object."""
+class Evidence(_FileMapping[object]):
+    """The body of each entry by its key; if a key repeats, the last one, as in any JSON object."""
 
     def __init__(self, lines: Iterable[str]) -> None:
-        """Raises BadTrace for the first line that is not as it was written."""
+        """Raise BadTrace for the first line that was changed."""
         super().__init__()
-        self._single: dict[str, object] = {}
-        """Of those asked for: what concerns the whole round and is asked for again and again."""
+        self._cache: dict[str, object] = {}  # entries about the whole round, which are read often
         self.notes = Notes()
         self.digest = ""
-        for entry in read_entries(self._kept(lines), self.notes):
+        for entry in read_entries(self._store_lines(lines), self.notes):
             self._number_of[entry.key] = entry.seq
             self.digest = entry.hash
 
     @property
     def count(self) -> int:
-        """Of the entries; there may be fewer keys."""
-        return max(0, len(self._ends) - 3)  # the file's first and last lines are no entries
+        """Number of entries; there may be fewer keys."""
+        return max(0, len(self._ends) - 3)  # the first and last lines are no entries
 
     def at(self, seq: int) -> tuple[str, object]:
         entry = json.loads(self._text(seq + 1).rstrip(",\n"))["entry"]
         return entry["key"], entry["body"]
 
     def __getitem__(self, key: str) -> object:
-        if key in self._single:
-            return self._single[key]
+        if key in self._cache:
+            return self._cache[key]
         body = self.at(self._number_of[key])[1]
         if "/" not in key:
-            self._single[key] = body
+            self._cache[key] = body
         return body
 
-    def _kept(self, lines: Iterable[str]) -> Iterator[str]:
+    def _store_lines(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
             self._add(line)
             yield line
@@ -344,11 +343,11 @@ class Evidence(_FiledTexts[object]):
 _PAID = JsonCodec(PaidAnswer)
 
 
-class KeptAnswers(_FiledTexts[PaidAnswer]):
-    """Answers by request, read one at a time from a file."""
+class KeptAnswers(_FileMapping[PaidAnswer]):
+    """Paid answers by request, kept in a temporary file."""
 
     def keep(self, paid: PaidAnswer) -> None:
-        """One request has one answer, however often it is asked."""
+        """Add an answer, unless its request already has one."""
         if paid.request not in self._number_of:
             self._number_of[paid.request] = len(self._number_of)
             self._add(_PAID.text(paid))
@@ -364,7 +363,7 @@ _RESTART = (
 
 
 class Journal:
-    """The journal of one run. The first write of a key counts, so a second run continues the first."""
+    """The journal of one run. The first write of a key wins, so a second run continues the first."""
 
     def __init__(self, entries: JournalEntries, run: str) -> None:
         self._entries = entries
@@ -381,11 +380,11 @@ class Journal:
         return tuple(self._read(key, form, text) for key, text in await self._entries.entries(self.run, prefix))
 
     async def keep(self, key: str, form: JsonCodec[T], value: T) -> T:
-        """Save this result unless there is one already; return the saved one."""
+        """Save the value unless the key has one; return the saved one."""
         return self._read(key, form, await self._entries.add_entry(self.run, key, form.text(value)))
 
     async def once(self, key: str, form: JsonCodec[T], make: Callable[[], Awaitable[T]]) -> T:
-        """The saved result, or the one made now and saved."""
+        """Return the saved value, or make and save it."""
         saved = await self.saved(key, form)
         return await self.keep(key, form, await make()) if saved is None else saved
 
@@ -393,27 +392,27 @@ class Journal:
         try:
             return form.read_text(text)
         except ValueError as bad:
-            told = f"The step {key!r} of run {self.run} was recorded in another form than this version reads."
-            raise Disagrees(told, remedy=_RESTART) from bad
+            problem = f"The step {key!r} of run {self.run} was recorded in another form than this version reads."
+            raise Disagrees(problem, remedy=_RESTART) from bad
 
     async def note(self, key: str, value: object) -> None:
-        """Save a pure result as JSON; a second run must give the same."""
+        """Save a deterministic result as JSON; Disagrees if an earlier run saved another one."""
         text = plain_json(value)
         if await self._entries.add_entry(self.run, key, text) != text:
             raise Disagrees(f"The step {key!r} of run {self.run} gives another result than before.", remedy=_RESTART)
 
     async def drop(self, *keys: str, prefix: str | None = None) -> None:
-        below = await self._entries.entries(self.run, prefix) if prefix else []
-        for key in (*keys, *(key for key, _ in below)):
+        found = await self._entries.entries(self.run, prefix) if prefix else []
+        for key in (*keys, *(key for key, _ in found)):
             await self._entries.forget_entry(self.run, key)
 
     async def drop_unreadable(self, key: str, form: JsonCodec[T]) -> None:
-        """Drop an entry that another version wrote in a form that this one does not read."""
+        """Drop the entry if this version cannot read it."""
         try:
             await self.saved(key, form)
         except Disagrees:
             await self.drop(key)
 
     async def forget(self) -> None:
-        """Start anew. Paid answers are kept elsewhere and stay."""
+        """Delete the journal of this run; paid answers are stored elsewhere and stay."""
         await self._entries.forget_run(self.run)

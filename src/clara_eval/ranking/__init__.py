@@ -1,4 +1,4 @@
-"""From verdicts to a ranking: schedules, Elo, the model of how sure it is, and the margin at the pay line."""
+"""Turn verdicts into a ranking: schedules, Elo ratings, a model of their uncertainty, pay margins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the verdicts agree with one another, with swapped sides and between judges."""
+"""Report how consistent the verdicts are: cycles, swapped sides, agreement between judges."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
 from clara_eval.ranking.model import Strengths, one_thread
-from clara_eval.ranking.results import Floats, Tally, connected_groups
+from clara_eval.ranking.results import Bools, Floats, Tally, connected_groups
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """One judge: games, agreement with the other judges on the same question, lean to the item shown first."""
+    """One judge: agreement with the other judges on shared questions, and position bias in logits."""
 
     judge: str
     games: int
@@ -43,12 +42,12 @@ class ConsistencyReport:
 
     @property
     def position_bias(self) -> float:
-        """The lean of all judges together, weighted by their games."""
+        """Mean position bias of the judges, weighted by their games."""
         games = sum(judge.games for judge in self.judges)
         return round(sum(j.position_bias * j.games for j in self.judges) / games, 4) if games else 0.0
 
 
-def examine(
+def report_consistency(
     table: Tally, strengths: Strengths, pivotal_items: tuple[str, ...], pivotal_clusters: tuple[str, ...]
 ) -> ConsistencyReport:
     net = _net_verdicts(table)
@@ -63,7 +62,7 @@ def examine(
         coverage=round(int(met.sum()) / 2 / max(1, comb(table.size, 2)), 4),
         swap_consistency=round(kept / swaps, 4) if swaps else None,
         swaps=swaps,
-        judges=_judges(table, strengths, net),
+        judges=_judge_reports(table, strengths, net),
         groups=int(connected_groups(met).max(initial=-1)) + 1,
         unplayed=tuple(table.items[i] for i in np.flatnonzero(~met.any(axis=1))),
         pivotal_items=pivotal_items,
@@ -71,16 +70,16 @@ def examine(
     )
 
 
-def net_wins(table: Tally) -> npt.NDArray[np.bool_]:
-    """W[i, j]: i has more points than j over all their games."""
+def net_wins(table: Tally) -> Bools:
+    """Return W, with W[i, j] true if i has more points than j over all their games."""
     size = table.size
     lead = np.bincount(table.first * size + table.second, table.half_points - 1, size * size).reshape(size, size)
     return np.asarray(lead > lead.T)
 
 
-def count_cycles(beats: npt.NDArray[np.bool_]) -> tuple[int, int]:
-    """Cyclic and decided triples: Σ((W·W)∘Wᵀ)/3 and Σ((U·U)∘U)/6 with U = W or Wᵀ."""
-    w = beats.astype(np.float32)  # entries stay below 2^24: exact; the sums are taken in 64 bits
+def count_cycles(beats: Bools) -> tuple[int, int]:
+    """Count cyclic and decided triples: Σ((W·W)∘Wᵀ)/3 and Σ((U·U)∘U)/6 with U = W ∨ Wᵀ."""
+    w = beats.astype(np.float32)  # exact: products stay below 2^24, and sums are in 64 bits
     u = w + w.T
     with one_thread():
         cyclic = float(np.sum((w @ w) * w.T, dtype=np.float64))
@@ -89,7 +88,7 @@ def count_cycles(beats: npt.NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def _net_verdicts(table: Tally) -> Floats:
-    """By (judge, first, second): +1, 0 or −1 for the first, NaN if it was not asked."""
+    """Return +1, 0 or −1 for the first item by (judge, first, second); NaN if it was not asked."""
     size, judges = table.size, max(1, len(table.judges))
     key, total = (table.judge * size + table.first) * size + table.second, judges * size * size
     net = np.sign(np.bincount(key, table.half_points - 1.0, total)).astype(np.float64)
@@ -97,14 +96,14 @@ def _net_verdicts(table: Tally) -> Floats:
     return net.reshape(judges, size, size)
 
 
-def _judges(table: Tally, strengths: Strengths, net: Floats) -> tuple[JudgeReport, ...]:
+def _judge_reports(table: Tally, strengths: Strengths, net: Floats) -> tuple[JudgeReport, ...]:
     reports = []
     for number, judge in enumerate(table.judges):
         mine = table.judge == number
         others = np.delete(net, number, axis=0)
         shared = ~np.isnan(others) & ~np.isnan(net[number])
         compared, agreed = int(shared.sum()), int((shared & (others == net[number])).sum())
-        spot = table.size + number
+        index = table.size + number
         reports.append(
             JudgeReport(
                 judge=judge,
@@ -112,7 +111,7 @@ def _judges(table: Tally, strengths: Strengths, net: Floats) -> tuple[JudgeRepor
                 agreement=round(agreed / compared, 4) if compared else None,
                 compared=compared,
                 position_bias=round(float(strengths.side[number]), 4),
-                position_bias_sd=round(float(strengths.covariance[spot, spot]) ** 0.5, 4),
+                position_bias_sd=round(float(strengths.covariance[index, index]) ** 0.5, 4),
                 first_share=round(float(table.points[mine].mean()), 4),
             )
         )

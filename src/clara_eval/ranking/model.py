@@ -1,7 +1,8 @@
-"""The model of a round: Bradley–Terry with a side effect, normal priors, and verdicts on a pair that repeat each other.
+"""Fit a Bradley–Terry model with position bias and correlated verdicts to the results of a round.
 
-Results on one pair share errors, with variance `same` if they show it in the same sequence and `pair` if not, so each
-counts for what it adds; both and the spread are measured in the round. The formulas: docs/trace-format.md, section 9.
+Item i, shown first to judge g, beats j with probability p = 1 / (1 + exp(θ_j − θ_i − γ_g)); θ ~ N(0, s²), γ ~ N(0, ½²).
+Results on one pair share errors, so each has the weight c / (1 + p (1 − p) · ((n − 1) · same + m · pair)), if n results
+show the pair in this sequence and m in the other; c = 1 or ORDER_WEIGHT. Formulas: docs/trace-format.md, section 9.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from threadpoolctl import ThreadpoolController
 
 from clara_eval.ranking.results import Floats, Tally
 
-SPREAD, SPREAD_WEIGHT = 1.5, 3.0  # prior of s, worth three items: a judge right on four of five random pairs
-SIDE_SD = 0.5  # logits: position effects of published judges are below one
-PAIR, SAME = 0.3, 0.6  # prior of the shared variances: a judge repeats itself, more so in the same sequence
-SHARED_WEIGHT = 2.4  # of that prior: sixty pairs of results between equals, each with a squared variance of 0.04
-MOST_PAIR, MOST_SAME = 2.2, 4.0  # beyond these a second result adds nearly nothing
-REPEATING = 1.0  # `same` from which orders repeat pairs: 2.3 if they do, 0.65 if half of the noise is shared
-ORDER_WEIGHT = 0.64  # of a pair from an order of four: 6 pairs say as much as 3.8 asked one by one (Plackett–Luce)
-ROUNDS = 7  # of measuring; the scale changes by less than 1 % after five
-STEPS = 60  # one logit each: farther than a strength can be
+SPREAD, SPREAD_WEIGHT = 1.5, 3.0  # prior of s, worth 3 items: the judge is right on 4 of 5 random pairs
+SIDE_SD = 0.5  # logits; the position bias of published judges is below 1
+PAIR, SAME = 0.3, 0.6  # prior of the shared variances: a judge repeats itself, more so in an unchanged sequence
+SHARED_WEIGHT = 2.4  # of that prior: worth 60 pairs of results between equals, each with a squared variance of 0.04
+MAX_PAIR, MAX_SAME = 2.2, 4.0  # above these a second result adds almost no information
+REPEATING = 1.0  # of `same`; from here on orders repeat pairs: 2.3 if all of the noise is shared, 0.65 if half of it is
+ORDER_WEIGHT = 0.64  # of a pair from an order of four: its 6 pairs are worth 3.8 separate ones (Plackett–Luce)
+SCALE_ROUNDS = 7  # estimates of s, `pair` and `same`; they change by less than 1 % after five
+MAX_NEWTON_STEPS = 60  # of at most one logit each; no strength is that large
 ELO_PER_LOGIT = 173.7178  # 400 / ln 10
 
 
 @dataclass(frozen=True, slots=True)
 class Strengths:
-    """Strength of each item, side effect of each judge, their joint covariance, and the measured scale."""
+    """Fitted strength of each item, position bias of each judge, and their joint covariance, in logits."""
 
     theta: Floats
     side: Floats
@@ -39,8 +40,8 @@ class Strengths:
     pair: float = PAIR
     same: float = SAME
 
-    def draws(self, count: int) -> Floats:
-        """Draw strengths from the posterior, one row each, with fixed normals in mirrored pairs."""
+    def draw(self, count: int) -> Floats:
+        """Draw `count` rows of strengths from the posterior: θ ± A n, with A Aᵀ = C and fixed normals n."""
         size = len(self.theta)
         with one_thread():
             root = np.linalg.cholesky(self.covariance[:size, :size])
@@ -50,7 +51,7 @@ class Strengths:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Games, points of the first and squared points by (judge, first, second); how often a sequence was shown."""
+    """Sums over the results by (judge, first, second); `shown` counts them by (first, second)."""
 
     games: Floats
     points: Floats
@@ -64,81 +65,82 @@ class _Counts:
         return np.asarray(1 / (1 + np.exp(np.clip(behind, -35.0, 35.0, out=behind), out=behind)))
 
     def weights(self, variance: Floats, same: float, pair: float) -> Floats:
-        """What one result adds, given the others on its pair."""
+        """Return the weight of one result, given the others on its pair."""
         others = np.maximum(self.shown - 1, 0) * same + self.shown.T * pair
         return np.asarray(self.worth / (1 + variance * others))
 
 
 def fit(table: Tally) -> Strengths:
-    """Find the most probable strengths; measure the scale, and fit again."""
+    """Find the most probable strengths, re-estimating s, `pair` and `same` after each fit."""
     with one_thread():
-        counts = _counts(table)
+        counts = _count_games(table)
         spread, pair, same = SPREAD, PAIR, SAME
         at = np.zeros(table.size + len(counts.games))
         variance = np.full(counts.games.shape, 0.25)
-        for number in range(ROUNDS + 1):
+        for number in range(SCALE_ROUNDS + 1):
             precision = np.full(len(at), SIDE_SD**-2)
             precision[: table.size] = spread**-2
-            at, covariance = _mode(counts, counts.weights(variance, same, pair), precision, at)
-            if number == ROUNDS:
+            at, covariance = _find_mode(counts, counts.weights(variance, same, pair), precision, at)
+            if number == SCALE_ROUNDS:
                 break
             theta, own = at[: table.size], covariance[: table.size, : table.size]
             chance = counts.expected(at)
             variance = chance * (1 - chance)
-            known = max(table.size - float(np.trace(own)) * spread**-2, 0.0)  # strengths that the results determine
+            known = max(table.size - float(np.trace(own)) * spread**-2, 0.0)  # effective degrees of freedom
             square = float(theta @ theta) + SPREAD_WEIGHT * SPREAD**2
             spread = (square / (known + SPREAD_WEIGHT)) ** 0.5
-            pair, same = _shared(counts, chance, variance, own)
+            pair, same = _shared_variances(counts, chance, variance, own)
     found = np.round(at, 9)
     return Strengths(found[: table.size], found[table.size :], covariance, spread, pair, same)
 
 
-def _mode(counts: _Counts, weights: Floats, precision: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """Climb to the mode by Newton's method, at most one logit a step; the covariance is the inverse curvature there."""
-    for _ in range(STEPS):
-        slope, curvature = _shape(counts, weights, precision, at)
-        step = np.linalg.solve(curvature, slope)
+def _find_mode(counts: _Counts, weights: Floats, precision: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """Find the posterior mode by Newton's method; return it with the inverse Hessian as covariance."""
+    for _ in range(MAX_NEWTON_STEPS):
+        gradient, hessian = _gradient_and_hessian(counts, weights, precision, at)
+        step = np.linalg.solve(hessian, gradient)
         longest = float(np.abs(step).max(initial=0.0))
         at = at + step / max(1.0, longest)
-        if longest < 1e-5:  # convergence is quadratic: the rest is below 1e-9
+        if longest < 1e-5:  # convergence is quadratic, so the error left is below 1e-9
             break
-    covariance = np.linalg.inv(_shape(counts, weights, precision, at)[1]).astype(np.float64)
+    covariance = np.linalg.inv(_gradient_and_hessian(counts, weights, precision, at)[1]).astype(np.float64)
     return at, (covariance + covariance.T) / 2
 
 
-def _shape(counts: _Counts, weights: Floats, precision: Floats, at: Floats) -> tuple[Floats, Floats]:
-    """Slope and negative curvature of the log posterior."""
+def _gradient_and_hessian(counts: _Counts, weights: Floats, precision: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """Return the gradient and the negative Hessian of the log posterior."""
     size = counts.games.shape[1]
     chance = counts.expected(at)
-    rest = weights * (counts.points - counts.games * chance)
-    bend = weights * counts.games * chance * (1 - chance)
-    flat, met = (each[0] if len(each) == 1 else each.sum(axis=0) for each in (rest, bend))
-    slope = np.concatenate((flat.sum(axis=1) - flat.sum(axis=0), rest.sum(axis=(1, 2)))) - precision * at
-    curvature = np.diag(precision + np.concatenate((met.sum(axis=1) + met.sum(axis=0), bend.sum(axis=(1, 2)))))
-    curvature[:size, :size] -= met + met.T
-    lean = bend.sum(axis=2) - bend.sum(axis=1)
-    curvature[size:, :size] = lean
-    curvature[:size, size:] = lean.T
-    return slope, curvature
+    residual = weights * (counts.points - counts.games * chance)
+    info = weights * counts.games * chance * (1 - chance)
+    by_pair, pair_info = (each[0] if len(each) == 1 else each.sum(axis=0) for each in (residual, info))
+    gradient = np.concatenate((by_pair.sum(axis=1) - by_pair.sum(axis=0), residual.sum(axis=(1, 2)))) - precision * at
+    diagonal = np.concatenate((pair_info.sum(axis=1) + pair_info.sum(axis=0), info.sum(axis=(1, 2))))
+    hessian = np.diag(precision + diagonal)
+    hessian[:size, :size] -= pair_info + pair_info.T
+    item_by_judge = info.sum(axis=2) - info.sum(axis=1)
+    hessian[size:, :size] = item_by_judge
+    hessian[:size, size:] = item_by_judge.T
+    return gradient, hessian
 
 
-def _shared(counts: _Counts, chance: Floats, variance: Floats, covariance: Floats) -> tuple[float, float]:
-    """Measure the shared variances: mean product of two residuals of one pair, over that of their variances."""
-    rest = (counts.points - counts.games * chance).sum(axis=0)
+def _shared_variances(counts: _Counts, chance: Floats, variance: Floats, covariance: Floats) -> tuple[float, float]:
+    """Estimate `pair` and `same`: Σ r r′ / Σ v v′ over all two results of a pair, shrunk to the prior."""
+    residual = (counts.points - counts.games * chance).sum(axis=0)
     squares = (counts.squares - 2 * chance * counts.points + counts.games * chance**2).sum(axis=0)
     level = (counts.games * variance).sum(axis=0)
     levels = (counts.games * variance**2).sum(axis=0)
     own = np.diag(covariance)
-    unsure = np.maximum(own[:, None] + own - 2 * covariance, 0.0)  # what the fit itself took from the residuals
-    found_same = float(np.sum(rest**2 - squares + unsure * (level**2 - levels))) / 2
-    found_pair = float(np.sum(unsure * level * level.T - rest * rest.T)) / 2
-    most_same, most_pair = float(np.sum(level**2 - levels)) / 2, float(np.sum(level * level.T)) / 2
-    same = (found_same + SHARED_WEIGHT * SAME) / (most_same + SHARED_WEIGHT)
-    pair = (found_pair + SHARED_WEIGHT * PAIR) / (most_pair + SHARED_WEIGHT)
-    return min(max(pair, 0.0), MOST_PAIR), min(max(same, 0.0), MOST_SAME)
+    fitted = np.maximum(own[:, None] + own - 2 * covariance, 0.0)  # the part of the residuals that the fit absorbed
+    found_same = float(np.sum(residual**2 - squares + fitted * (level**2 - levels))) / 2
+    found_pair = float(np.sum(fitted * level * level.T - residual * residual.T)) / 2
+    weight_same, weight_pair = float(np.sum(level**2 - levels)) / 2, float(np.sum(level * level.T)) / 2
+    same = (found_same + SHARED_WEIGHT * SAME) / (weight_same + SHARED_WEIGHT)
+    pair = (found_pair + SHARED_WEIGHT * PAIR) / (weight_pair + SHARED_WEIGHT)
+    return min(max(pair, 0.0), MAX_PAIR), min(max(same, 0.0), MAX_SAME)
 
 
-def _counts(table: Tally) -> _Counts:
+def _count_games(table: Tally) -> _Counts:
     size, judges = table.size, max(1, len(table.judges))
     key = (table.judge * size + table.first) * size + table.second
     total, points = judges * size * size, table.points
@@ -151,19 +153,19 @@ def _counts(table: Tally) -> _Counts:
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> ThreadpoolController:
+def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Hold linear algebra to one thread: matrices are small, and sums keep one order."""
-    limited: AbstractContextManager[object] = _libraries().limit(limits=1)
+    """Limit linear algebra to one thread: the matrices are small, and sums stay in one order."""
+    limited: AbstractContextManager[object] = _thread_pools().limit(limits=1)
     return limited
 
 
 @lru_cache(maxsize=8)
 def normals(rows: int, columns: int) -> Floats:
-    """Fixed standard normals: Box–Muller over the 53-bit fractions of a SHAKE-256 stream."""
+    """Return fixed standard normals: Box–Muller over the 53-bit fractions of a SHAKE-256 stream."""
     count = rows * columns
     stream = hashlib.shake_256(b"clara-eval normals draws").digest(16 * ((count + 1) // 2))
     words = ((np.frombuffer(stream, dtype="<u8") >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53

@@ -1,7 +1,7 @@
-"""From verdicts to standings: Elo as specified decides who is paid, the model says how sure that is.
+"""Rank the items of a tournament: Elo decides who is paid, the model says how certain that is.
 
-Invariant: the same results give the same bytes in every order of arrival. Equal records have exactly equal Elo; among
-them the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index.
+Invariant: equal results give equal bytes in every order of arrival. Equal records have exactly equal Elo; among them
+the earlier submission is first (`tie_break`, lower is earlier), then the lower name (`by_name`) or index.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from typing import Literal
 import numpy as np
 
 from clara_eval.core.errors import BadInput
-from clara_eval.ranking.chances import Chances, PayMargin, count_chances, margins, misallocation, without_noise
-from clara_eval.ranking.consistency import ConsistencyReport, examine
+from clara_eval.ranking.chances import Chances, PayMargin, certain_strengths, count_chances, margins, misallocation
+from clara_eval.ranking.consistency import ConsistencyReport, report_consistency
 from clara_eval.ranking.elo import DECIMALS, START, chain_score, elo, literal_elo
 from clara_eval.ranking.model import ELO_PER_LOGIT, REPEATING, fit
 from clara_eval.ranking.results import (
     Floats,
     Ints,
     Tally,
+    average_classes,
     checked_payout,
     content_hash,
     equal_records,
-    in_order,
-    level,
-    tied_places,
+    group_ties,
+    sort_items,
 )
 
 OrderedBy = Literal["elo", "elo, then strength", "elo without repeats", "elo without repeats, then strength"]
-FITTED_FROM = 10  # items: smaller fields are played in full
-REPLAYED = 20_000  # items × results: up to 27 items in both orders are rated again with other results
-MOST_CLUSTERS = 20  # each is a ranking of its own
-MOST_TURNED = 12  # verdicts: more decide nothing by chance
-MOST_TIED = 10  # names listed beside one entry; the groups are listed whole, once
+FITTED_FROM = 10  # items; smaller fields are played in full
+MAX_RERATED = 20_000  # items × results, to rate again with other results: 27 items in both orders
+MAX_CLUSTERS = 20  # each costs one more rating
+MAX_REVERSED = 12  # verdicts; so many are not wrong by chance
+MAX_TIED = 10  # names per item; `ties` has the whole groups
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One item's place; it is by 90 % between `rank_low` and `rank_high`, and `low` and `high` are the Elo there."""
+    """One item's place, with 90 % intervals: of its rank, and of the Elo and theta at those ranks."""
 
     item: str
     rank: int
@@ -67,7 +67,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Standings, best first, and how far to trust them; `ties` are groups that only arrival put in order."""
+    """Standings, best first, and how certain they are; `ties` are groups ordered only by arrival."""
 
     standings: tuple[Standing, ...]
     winner_count: int
@@ -76,7 +76,7 @@ class Ranking:
     margins: tuple[PayMargin, ...]
     misallocation: float
     deciding_verdicts: int | None
-    """The fewest verdicts found whose reversal pays others; None if it was not looked for, or more than twelve."""
+    """Fewest verdicts found whose reversal changes who is paid; None above 12, or if not searched."""
     position_bias: float
     consistency: ConsistencyReport
     results: int
@@ -85,8 +85,8 @@ class Ranking:
     ordered_by: OrderedBy = "elo"
 
     def tied_with(self, item: str) -> list[str]:
-        """Others with exactly the rating of this item, at most ten of them."""
-        return [other for group in self.ties if item in group for other in group if other != item][:MOST_TIED]
+        """Return up to ten other items with exactly this item's rating."""
+        return [other for group in self.ties if item in group for other in group if other != item][:MAX_TIED]
 
     @property
     def winners(self) -> tuple[str, ...]:
@@ -94,9 +94,9 @@ class Ranking:
 
 
 def rate(table: Tally, seed: bytes, *, repeats: bool = True) -> Floats:
-    """The published Elo of every item: order-free, and the same for equal records; perhaps without repeats."""
+    """Return the published Elo of each item, averaged over equal records."""
     columns = (table.first, table.second, table.points) if repeats else table.without_repeats()
-    return level(elo(table.size, *columns, seed), equal_records(table), DECIMALS)
+    return average_classes(elo(table.size, *columns, seed), equal_records(table), DECIMALS)
 
 
 def rank(
@@ -111,46 +111,46 @@ def rank(
     literal: bool = False,
     exact: bool = False,
 ) -> Ranking:
-    """Rank the items of a table: `literal` in a single pass over its rows, `exact` if the verdicts are arithmetic."""
+    """Rank the items; `literal` rates in one pass over the rows, `exact` verdicts have no noise."""
     payout = checked_payout(winner_count, payout_bps)
     if not table.items:
         raise BadInput("There is nothing to rank.", path="items", remedy="Hand in at least one item.")
     strengths, is_complete = fit(table), table.is_complete
     repeats = not table.read_off or strengths.same < REPEATING
     seed = content_hash(table) if seed is None else seed
-    paying = _Paying(seed, winner_count, tie_break or {}, by_name, literal, repeats)
-    theta = level(np.round(strengths.theta, DECIMALS), equal_records(table), DECIMALS)
-    ratings = paying.rate(table)
-    order = paying.in_order(table, ratings)
+    pay_rule = _PayRule(seed, winner_count, tie_break or {}, by_name, literal, repeats)
+    theta = average_classes(np.round(strengths.theta, DECIMALS), equal_records(table), DECIMALS)
+    ratings = pay_rule.rate(table)
+    order = pay_rule.sort_items(table, ratings)
     ordered_by: OrderedBy = "elo" if repeats else "elo without repeats"
     if table.size >= FITTED_FROM and not is_complete and not literal:
         ordered_by = "elo, then strength" if repeats else "elo without repeats, then strength"
-        order[winner_count:] = paying.in_order(table, theta, order[winner_count:])
-    report = examine(table, strengths, *paying.pivotal(table, order, clusters or {}))
+        order[winner_count:] = pay_rule.sort_items(table, theta, order[winner_count:])
+    report = report_consistency(table, strengths, *pay_rule.find_pivotal(table, order, clusters or {}))
     if exact and is_complete and not report.cycles:
-        strengths = without_noise(strengths, theta)
+        strengths = certain_strengths(strengths, theta)
     chances = count_chances(strengths, winner_count)
-    paid = margins(table.items, order, ratings, chances, winner_count)
+    pay_margins = margins(table.items, order, ratings, chances, winner_count)
     return Ranking(
         standings=_standings(table, order, ratings, strengths.theta, chances),
         winner_count=winner_count,
         payout_bps=payout,
-        margin=paid[-1],
-        margins=paid,
+        margin=pay_margins[-1],
+        margins=pay_margins,
         misallocation=misallocation(chances.places, order, payout),
-        deciding_verdicts=paying.deciding_verdicts(table, order),
+        deciding_verdicts=pay_rule.deciding_verdicts(table, order),
         position_bias=report.position_bias,
         consistency=report,
         results=len(table.first),
         literal=literal,
         ordered_by=ordered_by,
-        ties=tuple(tuple(table.items[i] for i in group) for group in tied_places(order, ratings)),
+        ties=tuple(tuple(table.items[i] for i in group) for group in group_ties(order, ratings)),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Paying:
-    """What decides who is paid, beside the results."""
+class _PayRule:
+    """What decides who is paid, besides the results."""
 
     seed: bytes
     winner_count: int
@@ -164,53 +164,53 @@ class _Paying:
             return literal_elo(table.size, table.first, table.second, table.points)
         return rate(table, self.seed, repeats=self.repeats)
 
-    def in_order(self, table: Tally, ratings: Floats, among: Sequence[int] | None = None) -> list[int]:
-        return in_order(table.items, ratings, self.arrival, by_name=self.by_name, among=among)
+    def sort_items(self, table: Tally, ratings: Floats, among: Sequence[int] | None = None) -> list[int]:
+        return sort_items(table.items, ratings, self.arrival, by_name=self.by_name, among=among)
 
     def paid(self, table: Tally) -> set[str]:
-        order = self.in_order(table, self.rate(table))
+        order = self.sort_items(table, self.rate(table))
         return {table.items[i] for i in order[: self.winner_count]}
 
-    def pivotal(
+    def find_pivotal(
         self, table: Tally, order: Sequence[int], clusters: Mapping[str, str]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Unpaid items, if that is cheap, and clusters of several, without which others of the rest would be paid."""
+        """Find unpaid items (in small rounds) and clusters whose absence would change who else is paid."""
         if table.size <= self.winner_count:
             return (), ()
-        unpaid = order[self.winner_count :] if table.size * len(table.first) <= REPLAYED else []
+        unpaid = order[self.winner_count :] if table.size * len(table.first) <= MAX_RERATED else []
         known = {item: clusters[item] for item in table.items if item in clusters}
-        heads = sorted(head for head, count in Counter(known.values()).items() if count > 1)[:MOST_CLUSTERS]
+        heads = sorted(head for head, count in Counter(known.values()).items() if count > 1)[:MAX_CLUSTERS]
         members = {head: [i for i, item in enumerate(table.items) if known.get(item) == head] for head in heads}
         return (
-            tuple(sorted(table.items[i] for i in unpaid if self._decide(table, order, [i]))),
-            tuple(head for head in heads if self._decide(table, order, members[head])),
+            tuple(sorted(table.items[i] for i in unpaid if self._changes_paid(table, order, [i]))),
+            tuple(head for head in heads if self._changes_paid(table, order, members[head])),
         )
 
     def deciding_verdicts(self, table: Tally, order: Sequence[int]) -> int | None:
-        """Turn verdicts against a paid item and for an unpaid one until others are paid: those of the two first."""
-        paid, best = self.winner_count, MOST_TURNED + 1
-        if table.size <= paid or table.size * len(table.first) > REPLAYED:
+        """Count the reversed verdicts against a paid and for an unpaid item that change who is paid."""
+        paid, best = self.winner_count, MAX_REVERSED + 1
+        if table.size <= paid or table.size * len(table.first) > MAX_RERATED:
             return None
         now = {table.items[i] for i in order[:paid]}
         lines = [(paid - 1, paid), (paid - 1, paid + 1), (paid - 2, paid)]
         for above, below in ((a, b) for a, b in lines if a >= 0 and b < table.size):
             half_points = table.half_points.copy()
-            for count, row in enumerate(turnable(table, order[above], order[below])[: best - 1], 1):
+            for count, row in enumerate(reversible_rows(table, order[above], order[below])[: best - 1], 1):
                 lost = order[above] == table.first[row] or order[below] == table.second[row]
                 half_points[row] = 0 if lost else 2
                 if self.paid(replace(table, half_points=half_points)) != now:
                     best = count
                     break
-        return best if best <= MOST_TURNED else None
+        return best if best <= MAX_REVERSED else None
 
-    def _decide(self, table: Tally, order: Sequence[int], out: Sequence[int]) -> bool:
-        """Whether others of the rest would be paid had these not taken part."""
+    def _changes_paid(self, table: Tally, order: Sequence[int], out: Sequence[int]) -> bool:
+        """Return whether others of the rest would be paid if these had not taken part."""
         rest = [table.items[i] for i in order if i not in out][: self.winner_count]
         return bool(rest) and set(rest) != self.paid(table.without(out))
 
 
-def turnable(table: Tally, above: int, below: int) -> list[int]:
-    """Rows that can still be turned against `above` and for `below`: those of the two, then the others, by position."""
+def reversible_rows(table: Tally, above: int, below: int) -> list[int]:
+    """Return the rows to reverse against `above` or for `below`: first those between the two."""
     first, second, half = table.first, table.second, table.half_points
     against = ((first == above) & (half > 0)) | ((second == above) & (half < 2))
     favour = ((first == below) & (half < 2)) | ((second == below) & (half > 0))
@@ -221,7 +221,7 @@ def turnable(table: Tally, above: int, below: int) -> list[int]:
 def _standings(
     table: Tally, order: Sequence[int], ratings: Floats, fitted: Floats, chances: Chances
 ) -> tuple[Standing, ...]:
-    record, centred = _record(table), fitted - fitted.mean()
+    record, centred = _count_record(table), fitted - fitted.mean()
     elo_at, theta_at = (np.sort(values)[::-1] for values in (ratings, centred))
     standings = []
     for place, i in enumerate(order, 1):
@@ -250,8 +250,8 @@ def _standings(
     return tuple(standings)
 
 
-def _record(table: Tally) -> Ints:
-    """Wins, losses and ties of each item."""
+def _count_record(table: Tally) -> Ints:
+    """Count wins, losses and ties of each item."""
     ahead, behind = (
         [np.bincount(side[table.half_points == half], minlength=table.size) for half in (2, 1, 0)]
         for side in (table.first, table.second)

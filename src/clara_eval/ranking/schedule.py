@@ -1,7 +1,7 @@
-"""Which questions to ask: every pair once, every pair in both orders, or those that matter for the money.
+"""Choose the questions to ask: each pair once, in both orders, or those that matter for the prizes.
 
-A schedule is a pure function of items, judges, budget and the answers so far, batch by batch; an empty batch is the
-end. A question without a verdict is spent; none is asked twice. The gain is in docs/trace-format.md, section 8.
+A schedule is a pure function of items, judges, budget and results so far. It returns batches, at the end an empty one;
+no question is asked twice, even if it got no verdict. The formula of the gain: docs/trace-format.md, section 8.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from math import ceil, comb
-from typing import Literal, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from clara_eval.core.errors import BadInput
 from clara_eval.ranking.chances import CLEAR, draw_places, due_shares, set_chances
 from clara_eval.ranking.model import ORDER_WEIGHT, REPEATING, Strengths, fit, one_thread
 from clara_eval.ranking.results import (
+    Bools,
     Field,
     Floats,
     Group,
@@ -31,29 +30,27 @@ from clara_eval.ranking.results import (
     tally,
 )
 
-FOURS_FROM = 8  # items: below, all pairs in both orders cost hardly more than orders of four
+FOURS_FROM = 8  # items; for fewer, all pairs in both orders cost hardly more than orders of four
 NAMES = ("auto", "full", "both", "adaptive", "fours")
 FOUR = 4
-GROUP_ROUNDS = 2  # of everybody, before anything is known of who may be paid
-GROUPS_AT_ONCE = 12  # items for each group of a batch: a third of them are shown before the next fit
-GROUPS_PER_ITEM = 2.5  # then pairs: they show what orders of one judge have in common
-MOST_CANDIDATES = 48  # items: the others are paid in no draw that counts
-MOST_PER_ITEM = 3  # questions in one batch: more would ask what the batch itself settles
-NEAR_EQUAL = 0.2  # variance of a verdict between two near the pay line
-WORTH_ASKING = 3e-5  # of the squared pot: at 25 entries more calls leave the misplaced money as it is (bench)
-QUESTIONS_PER_ITEM = 9.0  # usually, until no question is worth asking
+GROUP_ROUNDS = 2  # orders that show each item, before the gains are known
+ITEMS_PER_GROUP = 12  # one group per so many items in a batch: a third of the items are shown before the next fit
+GROUPS_PER_ITEM = 2.5  # at most; then pairs, which show the errors that orders share
+MAX_CANDIDATES = 48  # items whose gain is computed; the others are almost never paid
+MAX_PER_ITEM = 3  # questions per batch; the next ones depend on their answers
+VERDICT_VARIANCE = 0.2  # p (1 − p) of two items near the pay line
+WORTH_ASKING = 3e-5  # gain, squared share of the prize; with 25 items, more calls do not lower misallocation (bench)
+QUESTIONS_PER_ITEM = 9.0  # usual number, for a quote
 Look = tuple[int, int]
-AdaptiveName = Literal["adaptive", "fours"]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Adaptive:
-    """Questions by their gain, after a chain of all (`adaptive`) or orders of `fours`."""
+    """Ask for the largest gain, after connecting all items by pairs (`adaptive`) or by orders of `fours`."""
 
     field: Field
     payout_bps: tuple[int, ...] = (10_000,)
-    name: AdaptiveName = "adaptive"
+    name: str = "adaptive"  # or "fours"
     reason: str = ""
     worth_asking: float = WORTH_ASKING
 
@@ -63,13 +60,13 @@ class Adaptive:
 
     @property
     def usual_questions(self) -> int:
-        """How many questions a round usually takes; for a quote an order counts as two, since it shows four."""
+        """Expected number of questions, for a quote; an order counts as two, since it shows four items."""
         size, judges = len(self.field.items), len(self.field.judges)
-        orders = GROUPS_PER_ITEM if self._in_fours else 0.0
+        orders = GROUPS_PER_ITEM if self._uses_fours else 0.0
         return min(ceil((QUESTIONS_PER_ITEM + orders) * size) * judges, self.most_questions)
 
-    def told(self, asked: Iterable[Pairing | Group]) -> str:
-        """The reason, and what the rest of the budget would have bought."""
+    def explain(self, asked: Iterable[Pairing | Group]) -> str:
+        """Return why this schedule was chosen and, if it ended early, why."""
         count, most = len(set(asked)), self.most_questions
         if count >= most:
             return self.reason
@@ -78,13 +75,13 @@ class Adaptive:
         return f"{self.reason} {ended} other answer is expected to {moves}."
 
     @property
-    def _in_fours(self) -> bool:
+    def _uses_fours(self) -> bool:
         return self.name == "fours" and len(self.field.items) > FOUR
 
     def next_batch(
         self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
     ) -> list[Pairing | Group]:
-        asked = _Asked(self.field, results, undecided)
+        asked = _AskedQuestions(self.field, results, undecided)
         if asked.left <= 0 or len(self.field.items) < 2:
             return []
         return [
@@ -93,43 +90,43 @@ class Adaptive:
             for judge in self.field.judges
         ]
 
-    def _choose(self, asked: _Asked) -> Sequence[tuple[int, ...]]:
+    def _choose(self, asked: _AskedQuestions) -> Sequence[tuple[int, ...]]:
         size = len(self.field.items)
         table = tally(self.field.items, asked.results)
         strengths = fit(table)
-        order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded: the same on every processor
-        if self._in_fours and asked.takes_orders and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
-            return [asked.show(group) for group in _by_fours(order)]
+        order = np.argsort(-np.round(strengths.theta, 6), kind="stable")  # rounded, to be equal on every processor
+        if self._uses_fours and asked.can_order and asked.groups < GROUP_ROUNDS * -(-size // FOUR):
+            return [asked.take_sequence(group) for group in _split_into_fours(order)]
         if bridges := _bridges(order, (table.met > 0) | asked.pairs | asked.pairs.T):
-            return asked.with_sides(bridges)
-        return self._best(asked, strengths, order)
+            return asked.choose_sides(bridges)
+        return self._best_questions(asked, strengths, order)
 
-    def _best(self, asked: _Asked, strengths: Strengths, order: Ints) -> Sequence[tuple[int, ...]]:
-        """The questions of one batch with the largest gain, groups or pairs; none if no other is needed."""
+    def _best_questions(self, asked: _AskedQuestions, strengths: Strengths, order: Ints) -> Sequence[tuple[int, ...]]:
+        """Return the groups or pairs with the largest gain; none if every paid place is clear."""
         size, paid = len(self.field.items), len(self.payout_bps)
         draws, places = draw_places(strengths)
         if set_chances(places, order.tolist(), paid).min() >= CLEAR:
             return []
         pay = due_shares(places, self.payout_bps)
         likeliest = np.lexsort((np.arange(size), -np.round(strengths.theta, 6), -pay.mean(axis=0)))
-        chosen = np.sort(likeliest[:MOST_CANDIDATES])
+        chosen = np.sort(likeliest[:MAX_CANDIDATES])
         gain = np.zeros((size, size))
         gain[np.ix_(chosen, chosen)] = gains(draws[:, chosen], pay[:, pay.any(axis=0)])
-        fresh = added(asked.shown, strengths)
-        single = gain * np.where(asked.pairs, 0.0, fresh)
-        orders_tell = asked.takes_orders and strengths.same < REPEATING
-        if self._in_fours and orders_tell and asked.groups < GROUPS_PER_ITEM * size:
-            several = gain * np.maximum(fresh, fresh.T)
-            groups = [group for group in _best_groups(several, max(2, size // GROUPS_AT_ONCE)) if asked.sequence(group)]
-            worth = max((float(several[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
-            if ORDER_WEIGHT * worth >= max(self.worth_asking, single.max()):
-                return [shown for group in groups if (shown := asked.show(group))]
-        looks = _best_looks(np.round(single, 12), min(max(2, size // FOUR), 25), self.worth_asking)
-        return asked.with_sides(looks)
+        unseen = added_weight(asked.shown, strengths)
+        pair_gain = gain * np.where(asked.pairs, 0.0, unseen)
+        orders_help = asked.can_order and strengths.same < REPEATING
+        if self._uses_fours and orders_help and asked.groups < GROUPS_PER_ITEM * size:
+            group_gain, count = gain * np.maximum(unseen, unseen.T), max(2, size // ITEMS_PER_GROUP)
+            groups = [group for group in _best_groups(group_gain, count) if asked.fairest_sequence(group)]
+            worth = max((float(group_gain[np.ix_(group, group)].sum()) / 2 for group in groups), default=0.0)
+            if ORDER_WEIGHT * worth >= max(self.worth_asking, pair_gain.max()):
+                return [shown for group in groups if (shown := asked.take_sequence(group))]
+        looks = _best_looks(np.round(pair_gain, 12), min(max(2, size // FOUR), 25), self.worth_asking)
+        return asked.choose_sides(looks)
 
 
-class _Asked:
-    """What these judges were asked so far: pairs by (first, second), groups, and how often a sequence was shown."""
+class _AskedQuestions:
+    """Questions that these judges were asked so far; `shown` counts the results by (first, second)."""
 
     def __init__(self, field: Field, results: Sequence[Result], undecided: Collection[Pairing | Group]) -> None:
         index = {item: number for number, item in enumerate(field.items)}
@@ -148,33 +145,33 @@ class _Asked:
                 self._sequences.add(tuple(index[item] for item in question.items))
         self.groups = len(self._sequences)
         unordered = sum(isinstance(question, Group) for question in failed)
-        self.takes_orders = 2 * unordered <= sum(isinstance(question, Group) for question in questions)
-        """False if a judge puts few in order that it was asked for: the rest is asked in pairs."""
+        self.can_order = 2 * unordered <= sum(isinstance(question, Group) for question in questions)
+        """False if most requested orders failed; then only pairs are asked."""
         for result in own:
             self.shown[index[result.first], index[result.second]] += 1 / len(field.judges)
 
-    def sequence(self, group: Sequence[int]) -> tuple[int, ...]:
-        """The fairest new sequence: pairs in their rarer order, then late items early; () if none is new."""
+    def fairest_sequence(self, group: Sequence[int]) -> tuple[int, ...]:
+        """Return the new sequence that best balances pairs, then sides; () if none is new."""
         late = self.shown.sum(axis=0) - self.shown.sum(axis=1)
 
-        def unfair(order: tuple[int, ...]) -> tuple[float, float]:
-            again = sum(self.shown[a, b] for a, b in combinations(order, 2))
-            lean = sum((late[item] + 2 * place - 3) ** 2 for place, item in enumerate(order))
-            return round(float(again), 6), round(float(lean), 6)
+        def unfairness(order: tuple[int, ...]) -> tuple[float, float]:
+            repeats = sum(self.shown[a, b] for a, b in combinations(order, 2))
+            imbalance = sum((late[item] + 2 * place - 3) ** 2 for place, item in enumerate(order))
+            return round(float(repeats), 6), round(float(imbalance), 6)
 
-        fresh = (order for order in permutations(group) if order not in self._sequences)
-        return min(fresh, key=unfair, default=())
+        unseen = (order for order in permutations(group) if order not in self._sequences)
+        return min(unseen, key=unfairness, default=())
 
-    def show(self, group: Sequence[int]) -> tuple[int, ...]:
-        """Take the fairest new sequence, and count it as shown; () if there is none."""
-        chosen = self.sequence(group)
+    def take_sequence(self, group: Sequence[int]) -> tuple[int, ...]:
+        """Take the fairest new sequence and count it as shown; () if none is new."""
+        chosen = self.fairest_sequence(group)
         self._sequences.add(chosen)
         for a, b in combinations(chosen, 2):
             self.shown[a, b] += 1
         return chosen
 
-    def with_sides(self, pairs: Sequence[Look]) -> list[Look]:
-        """Show each pair in the sequence that was not asked yet, or shown less, or that balances the sides."""
+    def choose_sides(self, pairs: Sequence[Look]) -> list[Look]:
+        """Put each pair in the sequence that was not asked, was shown less, or balances the sides."""
         lead = (self.shown.sum(axis=1) - self.shown.sum(axis=0)).round(6)
         chosen = []
         for i, j in pairs:
@@ -190,8 +187,8 @@ class _Asked:
 
 
 def gains(draws: Floats, pay: Floats) -> Floats:
-    """Σ_m Cov(pay_m, p_ij)² / (p̄ (1 − p̄)) for all pairs of these items, as a symmetric table."""
-    odds = np.exp(draws.T)  # far from overflow: the prior holds strengths within some tens of logits
+    """Return the gain of each pair, Σ_m Cov(pay_m, p_ij)² / (p̄ (1 − p̄)), as a symmetric table."""
+    odds = np.exp(draws.T)  # cannot overflow: the prior keeps strengths within tens of logits
     centred = pay - pay.mean(axis=0)
     table = np.zeros((len(odds), len(odds)))
     with one_thread():
@@ -203,27 +200,27 @@ def gains(draws: Floats, pay: Floats) -> Floats:
     return table + table.T
 
 
-def added(shown: Floats, strengths: Strengths) -> Floats:
-    """What one more look at (a, b) adds, in first looks: the model's weights with it, less those without it."""
+def added_weight(shown: Floats, strengths: Strengths) -> Floats:
+    """Return the model's weight that one more look at (a, b) adds; a first look adds 1."""
 
-    def told(same: Floats, other: Floats) -> Floats:
+    def weight(same: Floats, other: Floats) -> Floats:
         shared = np.maximum(same - 1, 0) * strengths.same + other * strengths.pair
-        return same / (1 + NEAR_EQUAL * shared)
+        return same / (1 + VERDICT_VARIANCE * shared)
 
-    now = told(shown, shown.T) + told(shown.T, shown)
-    then: Floats = told(shown + 1, shown.T) + told(shown.T, shown + 1)
+    now = weight(shown, shown.T) + weight(shown.T, shown)
+    then: Floats = weight(shown + 1, shown.T) + weight(shown.T, shown + 1)
     return np.maximum(then - now, 0.0)
 
 
 def _bridges(order: Ints, met: Bools) -> list[Look]:
-    """Connect groups that never met: the best of each, neighbours by strength."""
+    """Return pairs that connect the groups that never met: the best of each, neighbours by strength."""
     group = connected_groups(met)
     _, first = np.unique(group[order], return_index=True)
     return list(pairwise(order[np.sort(first)].tolist()))
 
 
-def _by_fours(order: Ints) -> list[list[int]]:
-    """Neighbours in fours; the last group is filled with the neighbours before it."""
+def _split_into_fours(order: Ints) -> list[list[int]]:
+    """Split the order into fours; the last four overlap the ones before if needed."""
     starts = [*range(0, len(order) - FOUR + 1, FOUR)]
     if len(order) % FOUR:
         starts.append(len(order) - FOUR)
@@ -231,7 +228,7 @@ def _by_fours(order: Ints) -> list[list[int]]:
 
 
 def _best_groups(worth: Floats, count: int) -> Iterator[list[int]]:
-    """Groups of four with much to tell: the best pair, and the items that tell most beside it."""
+    """Yield groups of four: the pair with the largest gain, then the items that add most to it."""
     rest = np.round(worth, 12)
     for _ in range(count):
         if not rest.any():
@@ -241,12 +238,12 @@ def _best_groups(worth: Floats, count: int) -> Iterator[list[int]]:
             value = rest[group].sum(axis=0)
             value[group] = -1.0
             group.append(int(np.argmax(value)))
-        rest[np.ix_(group, group)] *= 0.3  # what a second look in one batch is still worth
+        rest[np.ix_(group, group)] *= 0.3  # rough worth of a second look in one batch
         yield group
 
 
 def _best_looks(worth: Floats, batch: int, least: float) -> list[Look]:
-    """Pairs by what a look at them is worth, few for each item."""
+    """Return up to `batch` pairs by gain, at most MAX_PER_ITEM for each item."""
     best = np.triu(np.maximum(worth, worth.T), 1)
     load = np.zeros(len(best), dtype=np.int64)
     chosen: list[Look] = []
@@ -254,7 +251,7 @@ def _best_looks(worth: Floats, batch: int, least: float) -> list[Look]:
         a, b = divmod(place, len(best))
         if best[a, b] < least or best[a, b] <= 0 or len(chosen) == batch:
             break
-        if max(load[a], load[b]) < MOST_PER_ITEM:
+        if max(load[a], load[b]) < MAX_PER_ITEM:
             chosen.append((a, b))
             load[[a, b]] += 1
     return chosen
@@ -262,7 +259,7 @@ def _best_looks(worth: Floats, batch: int, least: float) -> list[Look]:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Every pair once with balanced sides (`full`), and then every pair with the sides swapped (`both`)."""
+    """Ask every pair once with balanced sides (`full`), then also with swapped sides (`both`)."""
 
     field: Field
     is_both: bool = False
@@ -280,18 +277,18 @@ class Fixed:
     def usual_questions(self) -> int:
         return self.most_questions
 
-    def told(self, _asked: Iterable[Pairing | Group]) -> str:
+    def explain(self, _asked: Iterable[Pairing | Group]) -> str:
         return self.reason
 
     def columns(self) -> tuple[Ints, Ints]:
-        """All looks at once: the items shown first, and those shown second."""
+        """Return all looks: the items shown first, and those shown second."""
         first, second = balanced_columns(len(self.field.items))
         if self.is_both:
             first, second = np.concatenate((first, second)), np.concatenate((second, first))
         return first[: self.field.looks], second[: self.field.looks]
 
     def next_batch(self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()) -> list[Pairing]:
-        """The looks of the first order, then those of the second, that have neither a result nor a failure."""
+        """Return the pairs of the first order, then those of the second, that were not asked yet."""
         done = {result.question for result in results} | set(undecided)
         looks = list(zip(*(column.tolist() for column in self.columns()), strict=True))
         once = comb(len(self.field.items), 2)
@@ -305,7 +302,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class InTurn:
-    """One judge for all, and each further judge for what is worth asking near the money after the ones before it."""
+    """Ask the first judge everything, and each further judge only what is still worth asking."""
 
     stages: tuple[Adaptive | Fixed, ...]
 
@@ -321,20 +318,20 @@ class InTurn:
     def usual_questions(self) -> int:
         return sum(stage.usual_questions for stage in self.stages)
 
-    def told(self, asked: Iterable[Pairing | Group]) -> str:
+    def explain(self, asked: Iterable[Pairing | Group]) -> str:
         questions = set(asked)
         first, *later = ([q for q in questions if q.judge in stage.field.judges] for stage in self.stages)
         then = [f"Then {some[0].judge} was asked {len(some)} questions near the paid places." for some in later if some]
-        return " ".join([self.stages[0].told(first), *then])
+        return " ".join([self.stages[0].explain(first), *then])
 
     def next_batch(
         self, results: Sequence[Result], undecided: Collection[Pairing | Group] = ()
     ) -> Sequence[Pairing | Group]:
-        heard: set[str] = set()
+        judges: set[str] = set()
         for stage in self.stages:
-            heard |= set(stage.field.judges)
-            known = [result for result in results if result.judge in heard]
-            if batch := stage.next_batch(known, [question for question in undecided if question.judge in heard]):
+            judges |= set(stage.field.judges)
+            known = [result for result in results if result.judge in judges]
+            if batch := stage.next_batch(known, [question for question in undecided if question.judge in judges]):
                 return batch
         return []
 
@@ -353,38 +350,37 @@ def choose_schedule(
     literal: bool = False,
     in_turn: bool = False,
 ) -> Schedule:
-    """Choose a schedule within `max_comparisons`; `auto` takes orders of four if there are eight items or more.
+    """Choose a schedule of at most `max_comparisons` questions; BadInput for an unknown name.
 
-    The specification's single pass (`literal`) takes every pair once. `in_turn`: further judges only near the money,
-    each with its share of the budget.
+    `literal` asks every pair once. `in_turn` splits the budget equally between the judges.
     """
     if name not in NAMES:
         remedy = f"Use {', '.join(NAMES[:-1])} or {NAMES[-1]}."
         raise BadInput(f"There is no schedule {name!r}.", path="schedule", value=name, remedy=remedy)
     if literal and name not in {"auto", "full"}:
-        told = f"CLARA_ELO=literal takes every pair once, but the schedule {name} was asked for."
-        raise BadInput(told, path="schedule", value=name, remedy="Leave out the schedule, or CLARA_ELO.")
+        problem = f"CLARA_ELO=literal takes every pair once, but the schedule {name} was asked for."
+        raise BadInput(problem, path="schedule", value=name, remedy="Leave out the schedule, or CLARA_ELO.")
     payout = checked_payout(winner_count, payout_bps)
-    voices = [(judge,) for judge in judges] if in_turn and not literal else [tuple(judges)]
-    each = None if max_comparisons is None else max_comparisons // max(1, len(voices))
-    first, *later = (Field(tuple(items), voice, each) for voice in voices)
-    stages = (_alone(first, payout, name, literal=literal), *(Adaptive(field, payout) for field in later))
+    juries = [(judge,) for judge in judges] if in_turn and not literal else [tuple(judges)]
+    each = None if max_comparisons is None else max_comparisons // max(1, len(juries))
+    first, *later = (Field(tuple(items), jury, each) for jury in juries)
+    stages = (_choose_stage(first, payout, name, literal=literal), *(Adaptive(field, payout) for field in later))
     return InTurn(stages) if later else stages[0]
 
 
-def _alone(field: Field, payout: tuple[int, ...], name: str, *, literal: bool) -> Adaptive | Fixed:
+def _choose_stage(field: Field, payout: tuple[int, ...], name: str, *, literal: bool) -> Adaptive | Fixed:
     if literal:
         return Fixed(field, reason="Every pair once, for the specification's single pass (CLARA_ELO=literal).")
-    chosen, reason = (name, f"The schedule {name} was asked for.") if name != "auto" else _auto(field)
+    chosen, reason = (name, f"The schedule {name} was asked for.") if name != "auto" else _choose_name(field)
     if chosen == "fours" and "rules" in field.judges:
         chosen, reason = "adaptive", "Rules compare pairs only, so the schedule fours became adaptive."
     if chosen in {"full", "both"}:
         return Fixed(field, chosen == "both", reason)
-    return Adaptive(field, payout, cast("AdaptiveName", chosen), reason)
+    return Adaptive(field, payout, chosen, reason)
 
 
-def _auto(field: Field) -> tuple[str, str]:
-    """A name, and one sentence why."""
+def _choose_name(field: Field) -> tuple[str, str]:
+    """Return the name of a schedule, and one sentence why."""
     pairs, size = comb(len(field.items), 2), len(field.items)
     allowed = "no limit" if field.max_comparisons is None else f"{field.max_comparisons} games"
     jury = f" × {len(field.judges)} judges" if len(field.judges) > 1 else ""

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, level_feature
 from clara_eval.core.address import Address
 from clara_eval.evaluation.features.extract import SubmissionFacts, extract_features
-from clara_eval.evaluation.features.field import UNTOLD, compare_field
+from clara_eval.evaluation.features.field import AMBIGUOUS_CLAIMS, compare_field
 from clara_eval.harness import Executed, RunOutcome
 from clara_eval.harness.model import Call
 from clara_eval.judge.comparison import RulesJudge
@@ -179,7 +179,7 @@ def verdicts(schema: FeatureSchema, field: dict[Address, SubmissionFacts], paid:
         # Whoever is asked about is the latest: a tie goes to the others.
         better = sum(merit >= merits[account] - 1e-9 for other, merit in merits.items() if other != account)
         flagged = any(flag.severity == "review" for flag in facts.flags)
-        untold = any(flag.code == UNTOLD for flag in facts.flags)
+        untold = any(flag.code == AMBIGUOUS_CLAIMS for flag in facts.flags)
         found[account] = LieVerdict(better < paid, flagged, untold)
     return found
 

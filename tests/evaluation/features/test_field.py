@@ -12,7 +12,7 @@ from clara_eval.config.eval_config import MEASURED, Feature, FeatureSchema, leve
 from clara_eval.core.address import Address
 from clara_eval.core.model import Flag
 from clara_eval.evaluation.features.extract import SecondView, SubmissionFacts, choose_values
-from clara_eval.evaluation.features.field import UNTOLD, compare_field, usual_of_others
+from clara_eval.evaluation.features.field import AMBIGUOUS_CLAIMS, compare_field, usual_of_others
 from clara_eval.judge.comparison import Value
 
 FUNCTIONS = FeatureSchema((MEASURED["functions"],))
@@ -93,7 +93,7 @@ def test_where_the_field_cannot_tell_nobody_is_flagged_and_the_place_waits() -> 
     wide = [claimed(LEVEL, correctness=value) for value in (0, 1, 1, 2, 2, 1, 0, 1, 2, 4, 4, 4)]
     found = compare_field(LEVEL, {account(n): facts for n, facts in enumerate(wide)}, 3)
     flags = {who: [(flag.code, flag.severity) for flag in facts.flags] for who, facts in found.items() if facts.flags}
-    assert flags == {account(n): [(UNTOLD, "info")] for n in (9, 10, 11)}
+    assert flags == {account(n): [(AMBIGUOUS_CLAIMS, "info")] for n in (9, 10, 11)}
 
 
 def test_uneven_claims_near_the_best_are_looked_at_like_even_ones() -> None:

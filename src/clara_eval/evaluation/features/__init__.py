@@ -1,1 +1,1 @@
-"""Typed facts of each submission: measured by tools, claimed by a model, or executed."""
+"""Typed facts of each submission: measured by tools, claimed by a model, or found by running it."""

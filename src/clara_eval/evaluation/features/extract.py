@@ -1,8 +1,8 @@
-"""Extract the typed facts of one submission: measured by tools, or claimed by a model that reads every part.
+"""Extract the typed facts of one submission: measured by tools, or claimed by a model.
 
-A measured value beats a claimed one, and several readings are merged to the worst; without a direction: the mean of
-numbers, true if any part says so, the first known enum value. A gap between claim and measurement is a flag.
-Invariant: an unusable answer makes this entry's claims unknown and touches no other; an outage is passed on.
+A measured value beats a claimed one; a gap between both is a flag. Readings of several parts merge to the worst value;
+for features without a direction to the mean, to true if any part says so, or to the first known enum value.
+Invariant: an unusable answer makes only the claims of this entry unknown; an outage is raised.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from clara_eval.judge.structured_llm import StructuredLlm
 from clara_eval.submissions.model import Rejected, Solution
 
 SecondView = Literal["read", "same", "missing", "none"]
-"""Of the code in neutral words: it was read; it is the whole text; it could not be made; prose has none."""
-MANY_CLAIMS = 3  # from this many claims on, all of them at or near their best is unlikely to be honest
+"""The code in neutral words: it was read, equals the full text, could not be made, or is prose."""
+MANY_CLAIMS = 3  # from this number on, claims that are all at or near their best are suspicious
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionFacts:
     vector: JudgeVector
-    text: dict[str, str]  # `text` features, as a model wrote them: for people only
+    text: dict[str, str]  # `text` features, written by a model for people
     measured: dict[str, Value]
     claimed: dict[str, Value]
     flags: tuple[Flag, ...] = ()
-    requests: tuple[str, ...] = ()  # hashes of the requests whose answers these facts come from
+    requests: tuple[str, ...] = ()  # hashes of the requests that gave these facts
     second_view: SecondView = "none"
     unsupported: tuple[str, ...] = ()
-    """Claimed features with a value for which no line was shown, or none that the second view bears out."""
+    """Claimed features without a supporting line, or with none that the second view confirms."""
 
     def to_json(self) -> dict[str, object]:
-        told = to_camel_json(self)
-        del told["vector"]
-        return {"features": self.vector.as_dict(), **told}
+        fields = to_camel_json(self)
+        del fields["vector"]
+        return {"features": self.vector.as_dict(), **fields}
 
 
 def choose_values(
@@ -72,7 +72,7 @@ def choose_values(
         try:
             checked(feature, by_tool)
         except BadInput:
-            by_tool = None  # the poster's feature of this name cannot hold it
+            by_tool = None  # the config's feature of this name has another type
         chosen = by_tool if feature.source == "measured" or by_tool is not None else by_model
         if by_tool is not None and by_model is not None and _is_gap(feature, by_tool, by_model):
             sentence = f"{feature.name} is claimed as {by_model} and measured as {by_tool}."
@@ -90,15 +90,15 @@ def choose_values(
 def _is_gap(feature: Feature, by_tool: Value, by_model: Value) -> bool:
     if isinstance(by_tool, (bool, str)) or isinstance(by_model, (bool, str)) or by_tool is None or by_model is None:
         return by_tool != by_model
-    # Counting is hard for models: a tenth, or one, is not a lie.
+    # Models count badly, so an error of 10 % or of one is not a gap.
     return abs(by_tool - by_model) > max(0.1 * abs(by_tool), 1.0 if feature.type == "integer" else 0.0)
 
 
-TOLERANCE = 0.1
-_HUGE = 1e300  # far outside every range; a mean of larger claims would not be a number any more
-DISAGREE = "views_disagree"
-LEVELS = 10  # an integer with at most this many values may differ by one: neighbouring levels are a matter of reading
-SHORT = 3  # an ordered enum with more words than this may differ by one, for the same reason
+TOLERANCE = 0.1  # of the range, or of the larger value
+_HUGE = 1e300  # far outside every range; the sum of larger claims would overflow
+VIEWS_DISAGREE = "views_disagree"
+LEVELS = 10  # integers with at most this many values may differ by one: honest readings do
+SHORT = 3  # ordered enums with more values than this may differ by one, too
 
 
 def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
@@ -107,7 +107,7 @@ def merge_parts(schema: FeatureSchema, parts: Sequence[Claims]) -> Claims:
         for feature in schema.judged
         if feature.source == "llm"
     }
-    texts = {name: text for part in reversed(parts) for name, text in part.texts.items()}  # the first counts
+    texts = {name: text for part in reversed(parts) for name, text in part.texts.items()}  # the first part wins
     return Claims(values, texts, frozenset().union(*(part.shown for part in parts)))
 
 
@@ -135,24 +135,22 @@ def worst(feature: Feature, known: Sequence[Value]) -> Value:
 def merge_views(
     schema: FeatureSchema, full: Mapping[str, Value], neutral: Mapping[str, Value]
 ) -> tuple[dict[str, Value], tuple[Flag, ...]]:
-    """Return what the neutral view confirms, with a flag if both differ."""
+    """Merge the claims of both views, with a flag for each one that differs."""
     merged: dict[str, Value] = {}
     flags: list[Flag] = []
     for name, whole in full.items():
         bare, feature = neutral.get(name), schema.feature(name)
         merged[name] = merge_values(feature, [bare, whole]) if feature.better else whole if bare is None else bare
         if bare is not None and whole is not None and differs(feature, whole, bare):
-            sentence = (
-                f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
-            )
+            text = f"{name} is {whole} by the full text and {bare} by what the code does without its names and words;"
             counts = "the worse counts" if feature.better else "the latter counts"
             evidence = {"feature": name, "full": whole, "neutral": bare}
-            flags.append(Flag(DISAGREE, "review", f"{sentence} {counts}.", evidence=evidence))
+            flags.append(Flag(VIEWS_DISAGREE, "review", f"{text} {counts}.", evidence=evidence))
     return merged, tuple(flags)
 
 
 def differs(feature: Feature, one: Value, other: Value) -> bool:
-    """Return whether two values are further apart than readings of one text may be."""
+    """Return whether two values differ by more than honest readings of one text do."""
     if isinstance(one, str) and isinstance(other, str) and feature.better and len(feature.values) > SHORT:
         return abs(feature.values.index(one) - feature.values.index(other)) > 1
     if isinstance(one, (bool, str)) or isinstance(other, (bool, str)) or one is None or other is None:
@@ -160,8 +158,8 @@ def differs(feature: Feature, one: Value, other: Value) -> bool:
     if feature.min is None or feature.max is None:
         return abs(one - other) > TOLERANCE * max(abs(one), abs(other))
     span = feature.max - feature.min
-    room = 1 if feature.type == "integer" and span < LEVELS else TOLERANCE * span
-    return abs(one - other) > room
+    allowed = 1 if feature.type == "integer" and span < LEVELS else TOLERANCE * span
+    return abs(one - other) > allowed
 
 
 _ORDINARY = frozenset({RunOutcome.PASSED, RunOutcome.FAILED})
@@ -185,15 +183,13 @@ def executed_flags(executed: Executed | None) -> tuple[Flag, ...]:
     if not executed.is_measured:
         sentence = "It could not be run on the evaluator's machine; what only running tells is unknown."
         return (Flag("not_executed", "review", sentence, evidence=evidence),)
-    words = executed.outcome.value.replace("_", " ")
-    return (
-        Flag("does_not_run", "info", f"Run under the limits of the round it ended as: {words}.", evidence=evidence),
-    )
+    text = f"Run under the limits of the round it ended as: {executed.outcome.value.replace('_', ' ')}."
+    return (Flag("does_not_run", "info", text, evidence=evidence),)
 
 
 UNREAD, UNEVALUABLE, CANARY = "unread", "unevaluable", "canary"
-"""Flags for unknown claims: no answer came, none could be used, none could be trusted."""
-_SIGNS = {
+"""Flags of unknown claims: no answer, no usable answer, no trusted answer."""
+_JUDGE_PATTERNS = {  # each is linear in the length of the text
     "an end of the data": r"<\s{0,3}/\s{0,3}submission",
     "marks of a chat": r"<\|(?:im_start|im_end|system|assistant|user|endoftext|eot_id|start_header_id)\|>|\[/?INST\]"
     r"|<</?SYS>>|<system-reminder>|\n\n(?:Human|Assistant): ",
@@ -203,19 +199,18 @@ _SIGNS = {
     "an address to the evaluator": r"\b(?:note|attention|message|instructions?)\s{1,3}(?:to|for)\s{1,3}(?:the\s{1,3})?"
     r"(?:ai\s{1,3}|llm\s{1,3})?(?:judge|grader|evaluator|extractor|reviewer model)\b",
 }
-_COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _SIGNS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingContext:
-    """What a reading is about; the nonces follow from it."""
+    """What all readings of a round share; the nonces in prompts derive from it."""
 
     challenge: str
     block_hash: str
     language: str | None
-    gives_up: bool = False  # no time is left to wait for a model: what it did not tell is unknown
-    statement: str = ""  # the poster's problem statement: what the work is meant to do
-    harness: Harness | None = None  # the poster's program that runs the work: names in it keep their names
+    gives_up: bool = False  # no time is left to wait for a model: unanswered claims are unknown
+    statement: str = ""  # the poster's problem statement
+    harness: Harness | None = None  # its names are not neutralised
 
 
 async def extract_features(
@@ -225,25 +220,25 @@ async def extract_features(
     reading: ReadingContext,
     executed: Executed | None = None,
 ) -> SubmissionFacts:
-    """Return the facts about one submission. Raises Temporary if the model cannot be reached."""
+    """Extract the facts of one submission; raises Temporary if the model cannot be reached."""
     text, language = solution.code, reading.language or solution.language
     measured = await asyncio.to_thread(measure, text, language)  # hostile text may take a second
-    kept: dict[str, Value] = {one.name: measured[one.name] for one in schema.features if one.name in measured}
-    kept |= executed_values(schema, executed)
+    values: dict[str, Value] = {one.name: measured[one.name] for one in schema.features if one.name in measured}
+    values |= executed_values(schema, executed)
     read = SubmissionFacts(JudgeVector(()), {}, {}, {})
     if asked := asked_features(schema):
         if llm is None:
             names = ", ".join(feature.name for feature in asked)
-            said = f"The features {names} need a language model, and CLARA_JUDGES names none."
-            raise ConfigError(said, remedy="Set CLARA_JUDGES to a model, or use features with source measured.")
-        read = await _read(llm, schema, solution, reading)
-    vector, flags = choose_values(schema, kept, read.claimed)
+            problem = f"The features {names} need a language model, and CLARA_JUDGES names none."
+            raise ConfigError(problem, remedy="Set CLARA_JUDGES to a model, or use features with source measured.")
+        read = await _read_claims(llm, schema, solution, reading)
+    vector, flags = choose_values(schema, values, read.claimed)
     directed, too_good = [one for one in asked if one.better and one.type != "text"], []
     if len(directed) >= MANY_CLAIMS and all(_is_best(one, read.claimed.get(one.name)) for one in directed):
         sentence = f"All {len(directed)} claimed features have their best value."
         too_good.append(Flag("all_best", "review", sentence, evidence={"features": len(directed)}))
-    told = (*executed_flags(executed), *read.flags, *flags, *too_good)
-    return replace(read, vector=vector, measured=kept, flags=told)
+    flags = (*executed_flags(executed), *read.flags, *flags, *too_good)
+    return replace(read, vector=vector, measured=values, flags=flags)
 
 
 def questions_for(
@@ -274,15 +269,15 @@ def _questions(
 
 
 def prompts_for(schema: FeatureSchema, solution: Solution, reading: ReadingContext) -> list[Prompt]:
-    """Return everything that is asked about a submission the first time."""
+    """Return the first prompts about a submission, without retries."""
     views = questions_for(schema, solution, reading) if asked_features(schema) else {}
     return [question.prompt for questions in views.values() for question in questions]
 
 
-async def _read(
+async def _read_claims(
     llm: StructuredLlm, schema: FeatureSchema, solution: Solution, reading: ReadingContext
 ) -> SubmissionFacts:
-    """Return what a model claims; the vector and what is measured are left out."""
+    """Ask the model about all parts and views; return its claims, without vector and measured values."""
     view = prompt_view(solution.text)
     flags = speaks_to_judge(view.text)
     if view.removed:
@@ -295,7 +290,7 @@ async def _read(
     for name, questions in asked_by_view.items():
         parts: list[Claims] = []
         for question in questions:
-            claims, asked = await _ask(llm, schema, question, gives_up=reading.gives_up)
+            claims, asked = await _ask_question(llm, schema, question, gives_up=reading.gives_up)
             requests += asked
             if isinstance(claims, Flag):
                 unknown: dict[str, Value] = {one.name: None for one in asked_features(schema) if one.type != "text"}
@@ -303,39 +298,39 @@ async def _read(
             parts.append(claims)
         views[name] = merge_parts(schema, parts)
     full, bare = views["full"], views.get("neutral")
-    values, shown = full.values, full.shown  # those that a line of the submission bears out
+    values, shown = full.values, full.shown  # `shown`: claims with a supporting line
     if bare is not None:
         values, disagreements = merge_views(schema, full.values, bare.values)
         flags += disagreements
         shown = frozenset(name for name in bare.shown if bare.values.get(name) is not None)
     unsupported = tuple(sorted(name for name, value in values.items() if value is not None and name not in shown))
-    told = (tuple(flags), tuple(requests), second, unsupported)
-    return SubmissionFacts(JudgeVector(()), full.texts, {}, values, *told)
+    found = (tuple(flags), tuple(requests), second, unsupported)
+    return SubmissionFacts(JudgeVector(()), full.texts, {}, values, *found)
 
 
-async def _ask(
+async def _ask_question(
     llm: StructuredLlm, schema: FeatureSchema, question: Question, *, gives_up: bool
 ) -> tuple[Claims | Flag, tuple[str, ...]]:
-    """Return the claims, or the flag of an entry whose claims stay unknown; also what was asked."""
-    refused: list[BadAnswer] = []
+    """Ask one question; return the claims or the flag that they stay unknown, and the requests."""
+    bad_answers: list[BadAnswer] = []
 
     def read(text: str) -> Claims:
         try:
             return read_claims(text, schema, question.canary)
         except BadAnswer as bad:
-            refused.append(bad)
+            bad_answers.append(bad)
             raise
 
     asked = await llm.ask(question.prompt, read)
     if asked.outage is not None:
-        # A bound that is reached, a cut answer: asking later cannot help, and the others do not wait for this entry.
-        is_broke = isinstance(asked.outage, OutOfBudget) and not asked.outage.is_lost
-        if not (gives_up or is_broke or isinstance(asked.outage, (AnswerCut, GoneWithout))):
+        # Asking later cannot help if the budget is spent or the answer was cut, so the round does not wait.
+        is_budget_spent = isinstance(asked.outage, OutOfBudget) and not asked.outage.is_lost
+        if not (gives_up or is_budget_spent or isinstance(asked.outage, (AnswerCut, GoneWithout))):
             raise asked.outage
         return Flag(UNREAD, "review", f"It could not be read. {asked.reason}"), asked.requests
     if asked.value is not None:
         return asked.value, asked.requests
-    code = CANARY if refused and isinstance(refused[-1], BadCanary) else UNEVALUABLE
+    code = CANARY if bad_answers and isinstance(bad_answers[-1], BadCanary) else UNEVALUABLE
     return Flag(code, "review", f"What only a model can tell about it is unknown. {asked.reason}"), asked.requests
 
 
@@ -349,15 +344,15 @@ def _is_best(feature: Feature, value: Value) -> bool:
 
 
 def speaks_to_judge(text: str) -> list[Flag]:
-    """Flag words that speak to a judge: a reason for a person to look, never a verdict. Linear in the length."""
-    found = [name for name, pattern in _COMPILED.items() if pattern.search(text)]
+    """Flag text that addresses the judge: a reason for a review, never a verdict."""
+    found = [name for name, pattern in _JUDGE_PATTERNS.items() if re.search(pattern, text, re.IGNORECASE)]
     if not found:
         return []
     return [Flag("speaks_to_judge", "review", f"The text contains {', '.join(found)}.")]
 
 
 def unevaluable(solutions: Sequence[Solution], features: Mapping[Address, SubmissionFacts]) -> tuple[Rejected, ...]:
-    """Reject entries of which no judged feature is known. Raises if nothing is known about any."""
+    """Reject entries without a known judged feature; NothingJudged or CannotPublish if none is left."""
     found, rejected, asked, failed = 0, list[Rejected](), list[str](), list[Flag]()
     for solution in solutions:
         facts = features[solution.submission.submitter]

@@ -1,4 +1,4 @@
-"""The catalogue of features that tools compute, for text and code; None if a feature cannot be measured."""
+"""Measure features of text and code with tools; a feature that cannot be measured is None."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from clara_eval.core.strict_json import json_shape
 
 LONG_LINE = 120
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
-# The look back lets a run of marks be tried at its first one only: a hundred thousand dots are read once.
+# The lookbehind matches a run of marks only at its start, so that a hundred thousand dots are scanned once.
 _SENTENCE_END = re.compile(r"(?<![.!?…。！？])[.!?…。！？]++(?=\s|$)|\n\s*\n")
-_OPEN_POINTS = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
+_TODO = re.compile(r"\b(?:TODO|FIXME|XXX|HACK)\b")
 _VOWELS = re.compile(r"[aeiouy]+", re.IGNORECASE)
-_TWO_SIGNS = re.compile(r"[^\W_][\W_]*[^\W_]")  # two letters or digits, wherever they stand
-_WINDOW = 3  # lines that must repeat together in code: single lines such as `return None` repeat in all good code
+_TWO_CHARACTERS = re.compile(r"[^\W_][\W_]*[^\W_]")  # at least two letters or digits
+_RUN = 3  # lines that must repeat together: single lines such as `return None` repeat in all good code
 
 
 def lines_of(text: str) -> list[str]:
@@ -52,25 +52,25 @@ def reading_ease(text: str) -> float | None:
 
 
 def repeated_lines_share(lines: Sequence[str]) -> float | None:
-    """Return the share of lines in a run of lines that is found elsewhere in the text."""
+    """Return the share of lines in runs of three lines that occur more than once."""
     content = [" ".join(line.split()) for line in lines]
-    content = [line for line in content if _TWO_SIGNS.search(line)]
+    content = [line for line in content if _TWO_CHARACTERS.search(line)]
     if not content:
         return None
-    windows = [tuple(content[start : start + _WINDOW]) for start in range(len(content) - _WINDOW + 1)]
+    windows = [tuple(content[start : start + _RUN]) for start in range(len(content) - _RUN + 1)]
     counts = Counter(windows)
     if len(counts) == len(windows):
         return 0.0
-    repeated = {start + step for start, window in enumerate(windows) if counts[window] > 1 for step in range(_WINDOW)}
+    repeated = {start + step for start, window in enumerate(windows) if counts[window] > 1 for step in range(_RUN)}
     return len(repeated) / len(content)
 
 
-# Possessive throughout: a long line that is no fence after all is read once, not once for each place to split it.
+# Possessive quantifiers: a long line that is no fence is scanned once, without backtracking.
 _FENCE = re.compile(r"^ {0,3}(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^\n`]*+$")
 
 
 def known_language(language: str | None) -> str | None:
-    """Return the language that people mean (`Solidity ^0.8`, `ts`), or None if it cannot be parsed."""
+    """Return the language for a name such as `Solidity ^0.8` or `ts`; None if it cannot be parsed."""
     for word in re.findall(r"[A-Za-z0-9_-]+", language or "")[:4]:
         name = language_name(word)
         if name in READ_AS_CODE:
@@ -79,7 +79,7 @@ def known_language(language: str | None) -> str | None:
 
 
 def neutral_view(text: str, language: str | None, wanted: frozenset[str] = frozenset()) -> str | None:
-    """Return the code in neutral words, or None without a syntax tree; of Markdown, its code."""
+    """Return the code (of Markdown, its fenced code) in neutral words; None without a syntax tree."""
     name = known_language(language)
     if name is None:
         return None
@@ -92,7 +92,7 @@ def neutral_view(text: str, language: str | None, wanted: frozenset[str] = froze
 
 
 def fenced_code(text: str, language: str) -> str | None:
-    """Join the fenced blocks of Markdown in this language (or without one); None if there are none."""
+    """Join the fenced Markdown blocks in this or no language; None if there are none."""
     blocks: list[str] = []
     fence, wanted = "", False
     for line in text.split("\n"):
@@ -110,7 +110,7 @@ Measured: TypeAlias = dict[str, float | int | bool | None]
 
 
 def measure(content: str | bytes, language: str | None) -> Measured:
-    """Measure every feature; `language` as the poster or the intake names it, None to detect it."""
+    """Measure every feature; `language` is any common name, or None to detect it."""
     raw = content.encode("utf-8", "replace") if isinstance(content, str) else content
     values: Measured = dict.fromkeys(MEASURED)
     values["bytes"] = len(raw)
@@ -125,7 +125,7 @@ def measure(content: str | bytes, language: str | None) -> Measured:
         "words": len(words_of(text)),
         "blank_share": share(sum([not line.strip() for line in lines]), len(lines)),
         "long_lines_share": share(sum(len(line) > LONG_LINE for line in lines), len(lines)),
-        "todo_count": len(_OPEN_POINTS.findall(text)),
+        "todo_count": len(_TODO.findall(text)),
     }
     if name is None:
         sentences = sentences_of(text)
