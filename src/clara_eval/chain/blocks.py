@@ -133,8 +133,8 @@ class Blocks:
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         for call, answer in zip(calls, answers, strict=True):
             if is_refused(answer, Meaning.MISSING):
-                said = f"No node has the state of block {block.number}: it was replaced, or is too old for them."
-                raise StateMissing(said, remedy="Read again; for old blocks use an archive node.")
+                text = f"No node has the state of block {block.number}: it was replaced, or is too old for them."
+                raise StateMissing(text, remedy="Read again; for old blocks use an archive node.")
             if not (call.is_foreign or is_refused(answer, Meaning.REVERTED)):
                 required(answer)
         return answers

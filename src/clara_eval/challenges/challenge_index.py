@@ -122,17 +122,17 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
     if result is None:
         return None
     summary = await read(store, chain_id, Summary, index_key(address))
-    mine = {one.address for one in result.entrants if one.agentId == agent_id}
-    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    own_addresses = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in own_addresses]
     scores = await read(store, chain_id, Scores, scores_key(address))
     is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
     rankings = scores.rankings if scores and is_ours and result.winners else []
-    own = next((row for row in rankings if row.address in mine), None)
+    own = next((row for row in rankings if row.address in own_addresses), None)
     place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
     prize = sum(int(one.prizeAmount) for _, one in paid)
     return results.AgentEntry(
         challenge=address,
-        submitter=min(mine, default=None),
+        submitter=min(own_addresses, default=None),
         name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
         title=summary.title if summary else "",
         deadline=summary.deadline if summary else None,

@@ -117,10 +117,8 @@ async def before_post(case: RoundCase, found: RecordedResult, status: StatusWrit
         return PostDecision("post", review)
     if review is not None and review.state != "approved":
         return await _wait_for_review(case, found, review, status)
-    decision = None
-    if case.options.settings.objection_window and found.disputed is None:
-        decision = await _hear_objections(case, found, status)
-    return decision or PostDecision("post", review)
+    can_object = case.options.settings.objection_window and found.disputed is None
+    return (await _hear_objections(case, found, status) if can_object else None) or PostDecision("post", review)
 
 
 async def _wait_for_review(

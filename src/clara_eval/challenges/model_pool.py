@@ -49,9 +49,9 @@ class Reservation:
     store: SqlStore
     challenge: PaidRound
     caps: Caps
-    unsure: int
-    line: int | None = None
-    most: int = 0
+    unsure: int  # Micro-USD
+    line: int | None = None  # Its id in the ledger
+    most: int = 0  # Micro-USD reserved by `extend`
 
     async def take(self, most: int) -> None:
         run, poster = self.challenge.run, self.challenge.poster

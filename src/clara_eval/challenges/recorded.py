@@ -34,8 +34,7 @@ class RecordedResult:
 
 async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:
     """Write the trace and the public keys; Disagrees if scores are posted with another digest."""
-    challenge, store = case.challenge, case.ports.store
-    venue = prepared.venue
+    challenge, store, venue = case.challenge, case.ports.store, prepared.venue
     with drafted(entries(prepared.plan, result, venue.records(result))) as draft:
         await _check_posted(case, draft.digest)
         await case.journal.keep("unanswered", UNANSWERED, result.unanswered)
