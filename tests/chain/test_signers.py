@@ -120,7 +120,7 @@ async def test_a_signer_is_not_followed_elsewhere() -> None:
 
 async def test_a_signer_that_hangs_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is waited for within a bound, and then asked again later."""
-    monkeypatch.setattr("clara_eval.chain.wallet._SECONDS", aiohttp.ClientTimeout(total=0.3))
+    monkeypatch.setattr("clara_eval.chain.wallet._TIMEOUT", aiohttp.ClientTimeout(total=0.3))
     async with LocalWeb3Signer(KEY) as running:
         running.lie = "hanging"
         with pytest.raises(Temporary, match=r"does not answer \(TimeoutError\)"):

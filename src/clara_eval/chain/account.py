@@ -1,6 +1,6 @@
-"""One wallet on one network: rehearse, sign, broadcast, and look what became of it.
+"""Rehearse, sign and broadcast the calls of one wallet on one network, and read their receipts.
 
-Invariant: nothing is signed for a challenge before the factory has said that it knows it.
+Invariant: a call to a challenge is signed only if the factory lists that challenge or a person named it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import CannotPublish, ClaraError, NotYet, Stalled, Temporary
 from clara_eval.core.hashing import keccak_hex
 
-GAS_MARGIN = 50_000  # On top of a fifth more than the estimate: the state may change before the transaction is mined
+GAS_MARGIN = 50_000  # Gas above 120 % of the estimate: the state may change before the transaction is mined
 _MAY_STILL_LAND = {
     *(Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL),
     *(Meaning.REPLACEMENT_UNDERPRICED, Meaning.FEE_TOO_LOW),
-}  # Refusals of signed bytes that say nothing against the call: they are sent again at the next look
-POST_GAS = 600_000  # Of a post with several winners, when posts are counted in advance
-_MOST_COUNT = 2**48  # No account has sent so many transactions: a higher count is an error of the node
-_LATER = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
+}  # Refusals after which the signed bytes may still be mined: they are sent again at the next poll
+POST_GAS = 600_000  # Gas of a post with several winners, to estimate how many posts a balance covers
+_MAX_NONCE = 2**48  # No account has sent so many transactions: a higher count is an error of the node
+_NOT_YET_ERRORS = frozenset({"DeadlineNotReached", "FinalizationDelayNotElapsed", "ScoresNotPosted"})
 
 
 class ContractRefused(CannotPublish):
-    """A contract would refuse the call; `refusal` is its custom error, None if it is not one that we know."""
+    """A contract would refuse the call; `refusal` is its decoded custom error, None if unknown."""
 
     def __init__(self, message: str, refusal: ContractRefusal | None, *, remedy: str = "") -> None:
         super().__init__(message, remedy=remedy)
@@ -47,7 +47,7 @@ class EthereumAccount:
         dry_address: Address | None = None,
         confirmations: int | None = None,
     ) -> None:
-        """`confirmations` is how deep a success has to be; without it, as deep as the network demands."""
+        """Use `confirmations` as the depth at which a success is final; by default the network's."""
         self._confirmations = chain.blocks.network.confirmations if confirmations is None else confirmations
         self.chain, self._blocks, self.chain_id = chain, chain.blocks, chain.chain_id
         self._wallet, self._factory, self.can_sign = wallet, factory, wallet is not None
@@ -55,45 +55,45 @@ class EthereumAccount:
         self.address = self._address or ZERO_ADDRESS
 
     def trust(self, challenge: Address) -> None:
-        """Sign for this challenge although the factory may not know it: a person named it."""
+        """Allow signing for this challenge even if the factory does not list it: a person named it."""
         if self._wallet is not None:
             self._wallet.policy.targets.add(challenge)
 
     async def rehearse(self, call: ContractCall) -> None:
         """Try the call without sending; raise CannotPublish or NotYet with the contract's reason."""
 
-        # From our address, else the contract's evaluator. A refusal counts only if no newer block is known by then.
-        async def look() -> tuple[bool, Any]:
+        # Without an address of ours, call as the contract's evaluator. A refusal counts only at the newest block.
+        async def try_call() -> tuple[bool, Any]:
             head = await self._blocks.head()
             contract = self.chain.challenges.contract(call.to)
             sender = self._address or (await contract.state(head, ("evaluator",)))["evaluator"]
-            asked = (_request(call, sender), self._blocks.parameter(head))
-            answer = await self._blocks.rpc.answer("eth_call", *asked, retry_missing=True)
-            is_said = not isinstance(answer, NodeRefusal)
-            return is_said or (await self._blocks.head()).number <= head.number, answer
+            params = (_request(call, sender), self._blocks.parameter(head))
+            answer = await self._blocks.rpc.answer("eth_call", *params, retry_missing=True)
+            is_accepted = not isinstance(answer, NodeRefusal)
+            return is_accepted or (await self._blocks.head()).number <= head.number, answer
 
-        _, answer = await self._blocks.rpc.retries.until(lambda looked: looked[0], look)
+        _, answer = await self._blocks.rpc.retries.until(lambda result: result[0], try_call)
         if isinstance(answer, NodeRefusal):
-            raise _in_our_terms(call, answer)
+            raise _translate_refusal(call, answer)
 
     async def next_nonce(self) -> int:
-        """Count mined transactions twice; if the two never agree, take the lower, which can only be used."""
+        """Return the count of mined transactions, read twice; the lower one if the two never agree."""
 
-        async def count() -> tuple[int, int]:
+        # A nonce that is too low is rejected at once; one that is too high would wait behind a gap.
+        async def count_twice() -> tuple[int, int]:
             block = hex((await self._blocks.head()).number)
             return await self._count(block), await self._count(block)
 
-        counts = await self._blocks.rpc.retries.until(lambda told: told[0] == told[1], count)
-        return min(counts)
+        return min(await self._blocks.rpc.retries.until(lambda counts: counts[0] == counts[1], count_twice))
 
     async def pending_nonce(self) -> int:
         try:
             return await self._count("pending")
         except NodeRefusal:
-            return 0  # a node that does not tell what waits
+            return 0  # this node does not report pending transactions
 
     async def is_nonce_gone(self, nonce: int) -> bool:
-        """Whether a transaction with this nonce is mined so deep that it stays."""
+        """Return whether a transaction with this nonce is final."""
         head = await self._blocks.head()
         deep = max(0, head.number - self._blocks.network.confirmations + 1)
         return await self._count(hex(deep)) > nonce and await self._count(hex(head.number)) > nonce
@@ -103,31 +103,31 @@ class EthereumAccount:
         return any(isinstance(one, dict) and one.get("blockNumber") is None for one in found)
 
     async def _count(self, block: str) -> int:
-        """Count our transactions at this block, as most nodes tell it; the lower if they are divided."""
-        asked, rpc = ("eth_getTransactionCount", self.address, block), self._blocks.rpc
-        told = [answer for _, answer in await rpc.ask_every_node(*asked)] if len(rpc.nodes) > 1 else []
-        told = told or [await rpc.ask(*asked, retry_missing=True)]
+        """Return our transaction count at this block: the median over all nodes, the lower of two."""
+        request, rpc = ("eth_getTransactionCount", self.address, block), self._blocks.rpc
+        answers = [answer for _, answer in await rpc.ask_every_node(*request)] if len(rpc.nodes) > 1 else []
+        answers = answers or [await rpc.ask(*request, retry_missing=True)]
         counts = list[int]()
-        for answer in told:
+        for answer in answers:
             with suppress(NodeDown):
                 counts.append(quantity(answer))
-        counts = sorted(count for count in counts if count <= _MOST_COUNT)
+        counts = sorted(count for count in counts if count <= _MAX_NONCE)
         if not counts:
             remedy = "Set another node in CLARA_RPC_URL, or a second one."
-            raise Temporary(f"A node counts {str(told[0])[:40]} transactions of {self.address}.", remedy=remedy)
+            raise Temporary(f"A node counts {str(answers[0])[:40]} transactions of {self.address}.", remedy=remedy)
         return counts[(len(counts) - 1) // 2]
 
     async def prepare(
         self, call: ContractCall, *, attempt: int, nonce: int, recorded: Attempts, over: StoredTransaction | None = None
     ) -> StoredTransaction:
-        """Sign the call; `recorded` counts towards the day's cap, and the fee is above that of `over`."""
+        """Sign the call; `recorded` counts towards the daily cap, and the fee replaces that of `over`."""
         gas = await estimate_gas(self.chain, call, self.address)
         fees = (await self._raised_fees(over) if over else None) or await self.fees()
         tx = TransactionToSign(self.chain_id, nonce, call.to, call.data, 0, with_margin(gas), *fees)
         return await self._sign(tx, recorded, call, attempt)
 
     async def bump(self, tx: StoredTransaction, *, attempt: int, recorded: Attempts) -> StoredTransaction | None:
-        """Sign the same nonce and calldata with a higher fee; None if the bounds forbid it."""
+        """Sign `tx` again with a higher fee; None if the caps forbid it."""
         raised, signed = await self._raised_fees(tx), read_signed(tx.raw)
         if raised is None:
             return None
@@ -139,19 +139,19 @@ class EthereumAccount:
         return before.raised(await self.fees(), self._signer().policy.max_fee_per_gas)
 
     async def broadcast(self, tx: StoredTransaction) -> Meaning | None:
-        """Send; return why the node does not take it now, None if it does."""
+        """Send; return why the node does not accept it now, None if it does."""
         try:
             answer = await self._blocks.rpc.ask("eth_sendRawTransaction", tx.raw)
         except NodeRefusal as refusal:
             if refusal.meaning in _MAY_STILL_LAND:
                 return refusal.meaning
-            raise _in_our_terms(None, refusal) from None
+            raise _translate_refusal(None, refusal) from None
         if str(answer).lower() != tx.tx_hash:
             raise Temporary(f"A node took {tx.tx_hash} but calls it {str(answer)[:66]}.")
         return None
 
     async def outcome(self, attempts: Attempts) -> TransactionReceipt | None:
-        """Return the receipt of the first attempt that is in a block of the chain."""
+        """Return the receipt of the first attempt that is mined in a canonical block."""
         rpc = self._blocks.rpc
         for answer in await rpc.ask_many([RpcCall("eth_getTransactionReceipt", (tx.tx_hash,)) for tx in attempts]):
             if is_refused(answer, Meaning.MISSING):
@@ -163,17 +163,17 @@ class EthereumAccount:
         return None
 
     async def fees(self) -> Fees:
-        """Return what a new transaction offers now; a node may suggest no tip."""
-        asked = [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
-        block, tip = await self._blocks.rpc.ask_many(asked)
+        """Return the fees of a new transaction at the current market."""
+        calls = [RpcCall("eth_getBlockByNumber", ("latest", False)), RpcCall("eth_maxPriorityFeePerGas")]
+        block, tip = await self._blocks.rpc.ask_many(calls)
         base_fee = quantity(required(block).get("baseFeePerGas", "0x0"))
-        suggested = 0 if isinstance(tip, NodeRefusal) else quantity(tip)
+        suggested = 0 if isinstance(tip, NodeRefusal) else quantity(tip)  # not every node suggests a tip
         return Fees.first(base_fee, suggested, self._signer().policy.max_fee_per_gas)
 
     async def _sign(
         self, tx: TransactionToSign, recorded: Attempts, call: ContractCall | StoredTransaction, attempt: int
     ) -> StoredTransaction:
-        """Sign; the policy permits a challenge or the registry once the factory has vouched for it."""
+        """Sign; add the target to the policy if it is the factory's registry or one of its challenges."""
         wallet, factory, challenges = self._signer(), self._factory, self.chain.challenges
         policy = wallet.policy
         if factory is not None and tx.to not in {*policy.targets, *policy.spending, policy.own}:
@@ -195,6 +195,7 @@ class EthereumAccount:
 
 
 async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
+    """Return the balance in wei, and how many posts it pays for at the current gas price."""
     balance = await chain.blocks.balance(address)
     price = quantity(await chain.blocks.rpc.ask("eth_gasPrice")) or 1
     return balance, balance // (price * POST_GAS)
@@ -209,24 +210,24 @@ def with_margin(gas: int) -> int:
 
 
 async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address) -> int:
-    """Ask how much gas the call would use; a contract that would refuse it says so here."""
+    """Return the gas that the call would use; raise the contract's reason if it would revert."""
 
-    async def look() -> Any:
-        # At a mined block: what waits in a node's pool, of a stranger for example, is no state of the contract.
+    async def estimate() -> Any:
+        # At a mined block: pending transactions of others must not change the estimate.
         for at in ([hex((await chain.blocks.head()).number)], []):
             answer = await chain.blocks.rpc.answer("eth_estimateGas", _request(call, sender), *at, retry_missing=True)
             if not is_refused(answer, Meaning.UNSUPPORTED):
-                break  # else the node takes no block here
+                break  # some nodes accept no block parameter here
         return answer
 
     # A node that is behind may not know of the wallet's money yet.
-    found = await chain.blocks.rpc.retries.until(lambda told: not is_refused(told, Meaning.INSUFFICIENT_FUNDS), look)
-    if isinstance(found, NodeRefusal):
-        raise _in_our_terms(call, found)
-    return quantity(found)
+    gas = await chain.blocks.rpc.retries.until(lambda gas: not is_refused(gas, Meaning.INSUFFICIENT_FUNDS), estimate)
+    if isinstance(gas, NodeRefusal):
+        raise _translate_refusal(call, gas)
+    return quantity(gas)
 
 
-def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
+def _translate_refusal(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
         remedy = "Send ETH to its address: it goes on then."
@@ -236,6 +237,6 @@ def _in_our_terms(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError
     reason = decode_refusal(refusal.data)
     if reason is None:
         return ContractRefused(f"{what} would be reverted: {refusal.message[:200]}.", None)
-    if reason.name in _LATER:
+    if reason.name in _NOT_YET_ERRORS:
         return NotYet(f"{what}: {reason.reason}", remedy=reason.remedy)
     return ContractRefused(f"{what}: {reason.reason} ({reason.name})", reason, remedy=reason.remedy)

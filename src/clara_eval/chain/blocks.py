@@ -1,6 +1,6 @@
-"""Read blocks, receipts and contract getters at one block, and the events of a block range.
+"""Read blocks, receipts, contract views at one block, and the events of a block range.
 
-Invariant: the views of one call are answered at one block; a refused range is asked in smaller pieces, never skipped.
+Invariant: the views of one call are read at one block; a refused range is split into smaller ones, never skipped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from clara_eval.config.settings import Network
 from clara_eval.core.address import Address
 from clara_eval.core.errors import Temporary
 
-LAG_BLOCKS = 3  # A node this far behind another is not the one to ask
-SECTIONS = 16  # Blocks asked for in one step of the search for a time
+LAG_BLOCKS = 3  # A node further behind the best one is not asked first
+SECTIONS = 16  # Blocks read in one step of the search for a time
 
 
 class StateMissing(Temporary):
-    """No node can tell what a contract held at a block."""
+    """No node has the state of a contract at a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TransactionReceipt:
     gas_used: int
     has_succeeded: bool
     logs: tuple[Mapping[str, Any], ...]
-    is_final: bool = False  # Whether it is known to be deep enough for this network
+    is_final: bool = False  # Whether its block is deep enough
 
     @classmethod
     def read(cls, raw: Any) -> TransactionReceipt:
@@ -52,7 +52,7 @@ class Blocks:
         self._newest: Block | None = None
 
     async def head(self) -> Block:
-        """Return the newest block: older than one seen before only if no node has a newer one for a while."""
+        """Return the newest block; retry for a while if it is older than the last one returned."""
         known = self._newest
         self._newest = await self.rpc.retries.until(
             lambda found: known is None or found.number >= known.number, self._head_of_best_node
@@ -60,14 +60,14 @@ class Blocks:
         return self._newest
 
     async def _head_of_best_node(self) -> Block:
-        """Return the newest block of the node that is ahead, and ask that node first from now on."""
+        """Return the newest block of a node that is not behind, and ask that node first from now on."""
         if len(self.rpc.nodes) == 1:
             raw = await self.rpc.ask_maybe("eth_getBlockByNumber", "latest", False)
             if raw is None:
                 raise Temporary("The node does not know its newest block.", remedy="Set another CLARA_RPC_URL.")
             return read_block(raw)
-        told = await self.rpc.ask_every_node("eth_getBlockByNumber", "latest", False)
-        heads = [(node, block) for node, raw in told if (block := block_or_none(raw)) is not None]
+        answers = await self.rpc.ask_every_node("eth_getBlockByNumber", "latest", False)
+        heads = [(node, block) for node, raw in answers if (block := block_or_none(raw)) is not None]
         if not heads:
             raise Temporary("No node tells the newest block.", remedy="Check CLARA_RPC_URL.")
         best = max(block.number for _, block in heads)
@@ -76,7 +76,7 @@ class Blocks:
         return block
 
     async def safe_block(self, head: Block | None = None) -> Block:
-        """Return the block at the network's finality tag; without the tag, one below our confirmations."""
+        """Return the block at the network's finality tag, or below our confirmations if nodes lack the tag."""
         head = head or await self.head()
         if self.network.finality_tag == "latest":
             return head
@@ -86,7 +86,7 @@ class Blocks:
         return read_block(required(raw))
 
     async def is_canonical(self, block: Checkpoint) -> bool:
-        """Whether that block is still part of the chain; Temporary while the nodes are behind it."""
+        """Return whether that block is still part of the chain; Temporary while the nodes are behind it."""
         return (await self.block_at(block.number)).hash == block.hash
 
     async def block_at(self, number: int) -> Block:
@@ -96,7 +96,8 @@ class Blocks:
         return read_block(required(raw))
 
     async def first_block_at(self, moment: int, last: Block) -> Block:
-        """Find the first block whose time is not before `moment`, up to `last`; few requests if it is near `last`."""
+        """Find the first block at or after `moment`, up to `last`."""
+        # The first marks are close to `last`, because the block searched for usually is.
         low, found = min(self.first, last.number), last
         marks = sorted({max(low, last.number - 2**power) for power in range(SECTIONS)})
         while low < found.number:
@@ -117,11 +118,11 @@ class Blocks:
         return quantity(await self.rpc.ask("eth_getBalance", address, "latest"))
 
     async def views(self, calls: Sequence[View], block: Block) -> list[object]:
-        """Return what each call gives at `block`: data or a revert, of a stranger's contract any refusal."""
+        """Return what each call gives at `block`: data or a revert; any refusal if the contract is foreign."""
         is_pinned = self._can_pin_by_hash
-        asked = [RpcCall("eth_call", (call.request(), self.parameter(block))) for call in calls]
-        answers = await self.rpc.ask_many(asked, retry_missing=True)
-        # What a stranger's contract provokes says nothing about pinning.
+        requests = [RpcCall("eth_call", (call.request(), self.parameter(block))) for call in calls]
+        answers = await self.rpc.ask_many(requests, retry_missing=True)
+        # A foreign contract may cause any error, so its errors do not show that the node cannot pin by hash.
         if is_pinned and any(
             is_refused(answer, Meaning.UNSUPPORTED) or (is_refused(answer, Meaning.OTHER) and not call.is_foreign)
             for call, answer in zip(calls, answers, strict=True)
@@ -132,8 +133,8 @@ class Blocks:
             raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
         for call, answer in zip(calls, answers, strict=True):
             if is_refused(answer, Meaning.MISSING):
-                said = f"No node has the state of block {block.number}: it was replaced, or is too old for them."
-                raise StateMissing(said, remedy="Read again; for old blocks use an archive node.")
+                text = f"No node has the state of block {block.number}: it was replaced, or is too old for them."
+                raise StateMissing(text, remedy="Read again; for old blocks use an archive node.")
             if not (call.is_foreign or is_refused(answer, Meaning.REVERTED)):
                 required(answer)
         return answers
@@ -160,31 +161,31 @@ FIRST_SPAN = 10_000
 LARGEST_SPAN = 50_000
 RANGES_AT_ONCE = 8
 GROWS_AFTER = 3  # Groups without a refusal before a larger span is tried again
-OUTAGE_DIVISOR = 8  # Of the span after an answer that is none: each one costs all retries, so few are to be needed
+OUTAGE_DIVISOR = 8  # Divides the span after an outage: each one costs all retries, so the span shrinks fast
 _CURED_BY_SMALLER_RANGES = frozenset({Meaning.RANGE_TOO_LARGE, Meaning.UNSUPPORTED, Meaning.OTHER})
-"""Providers have many words for a range that is too large: what they say is not trusted to be known."""
-Topics = Sequence[str | tuple[str, ...] | None]  # A tuple accepts any of its topics in its place, None everything
+"""Refusals that may mean a range that is too large: providers word it in many ways."""
+Topics = Sequence[str | tuple[str, ...] | None]  # A tuple matches any of its topics, None matches everything
 
 
 def split_range(first: int, last: int, span: int, *, backwards: bool = False) -> list[tuple[int, int]]:
-    """Return the next ranges of at most `span` blocks, at most RANGES_AT_ONCE, in the order to be asked."""
+    """Return up to RANGES_AT_ONCE ranges of at most `span` blocks, in the order to read them."""
     if backwards:
         return [(max(first, end - span + 1), end) for end in range(last, first - 1, -span)[:RANGES_AT_ONCE]]
     return [(start, min(last, start + span - 1)) for start in range(first, last + 1, span)[:RANGES_AT_ONCE]]
 
 
 class Logs:
-    """Remembers between calls how large a range the nodes accept."""
+    """Reader of events that remembers between calls how large a range the nodes accept."""
 
     def __init__(self, rpc: Rpc, *, span: int = FIRST_SPAN) -> None:
         self._rpc = rpc
         self.span = span
-        self._calm = 0
+        self._groups_since_refusal = 0
 
     async def groups(
         self, addresses: Sequence[Address], topics: Topics, first: int, last: int, *, backwards: bool = False
     ) -> AsyncIterator[tuple[list[Any], Checkpoint]]:
-        """Yield entries, oldest first, and the block up to which they are; without addresses, of any contract."""
+        """Yield log entries, oldest first, and the last block they cover; no addresses means any contract."""
         query = {"topics": list(topics)} | ({"address": list(addresses)} if addresses else {})
         while first <= last:
             ranges = split_range(first, last, self.span, backwards=backwards)
@@ -198,7 +199,7 @@ class Logs:
     async def _ask(
         self, query: Mapping[str, Any], ranges: Sequence[tuple[int, int]]
     ) -> tuple[list[Any], Checkpoint] | None:
-        """Return None if a range was refused; the span is smaller then."""
+        """Return the entries and the last block; None if a range was refused and the span reduced."""
         last = ranges[-1][1]
         parts = ({**query, "fromBlock": hex(start), "toBlock": hex(end)} for start, end in ranges)
         calls = [RpcCall("eth_getLogs", (part,)) for part in parts]
@@ -206,25 +207,25 @@ class Logs:
             calls.append(RpcCall("eth_getBlockByNumber", (hex(last), False)))
             *found, block = await self._rpc.ask_many(calls, is_whole=True)
         except Temporary:
-            # HTTP 403, 413 or 5xx may be a provider's word for a long range: if the nodes answer otherwise, it is.
+            # HTTP 403, 413 or 5xx may mean a range that is too long: it does if the nodes answer another request.
             await self._rpc.ask("eth_blockNumber")
             if self.span == 1:
                 raise
-            self.span, self._calm = max(1, self.span // OUTAGE_DIVISOR), 0
+            self.span, self._groups_since_refusal = max(1, self.span // OUTAGE_DIVISOR), 0
             return None
         refusal = next((answer for answer in found if isinstance(answer, NodeRefusal)), None)
         if refusal is not None:
             if refusal.meaning not in _CURED_BY_SMALLER_RANGES or self.span == 1:
                 self.span = max(self.span, FIRST_SPAN)
                 raise refusal
-            self.span, self._calm = max(1, self.span // 2), 0
+            self.span, self._groups_since_refusal = max(1, self.span // 2), 0
             return None
         if isinstance(block, NodeRefusal):
             raise Temporary(f"No node has block {last} yet.", remedy="Try again shortly.")
-        self._calm += 1
-        if self._calm >= GROWS_AFTER:
+        self._groups_since_refusal += 1
+        if self._groups_since_refusal >= GROWS_AFTER:
             self.span = min(LARGEST_SPAN, self.span + max(1, self.span // 4))
-            self._calm = 0
+            self._groups_since_refusal = 0
         return found, Checkpoint(last, block["hash"])
 
 
@@ -232,7 +233,7 @@ def _in_chain_order(entries: Any, addresses: Sequence[Address], topics: Topics) 
     if not isinstance(entries, list):
         raise Temporary("A node answered eth_getLogs with something that is not a list.")
     for entry in entries:
-        is_asked = (
+        is_match = (
             isinstance(entry, dict)
             and (not addresses or str(entry.get("address", "")).lower() in addresses)
             and len(entry.get("topics", [])) >= len(topics)
@@ -241,7 +242,7 @@ def _in_chain_order(entries: Any, addresses: Sequence[Address], topics: Topics) 
                 for topic, word in zip(topics, entry["topics"], strict=False)
             )
         )
-        if not is_asked:
+        if not is_match:
             raise Temporary("A node answered eth_getLogs with entries that were not asked for.")
     kept = [entry for entry in entries if not entry.get("removed")]
     return sorted(kept, key=lambda entry: (int(entry["blockNumber"], 16), int(entry["logIndex"], 16)))

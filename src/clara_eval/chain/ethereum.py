@@ -1,4 +1,4 @@
-"""One network through its nodes: challenges, their events and results, registries of agents."""
+"""Read one network: challenges, their events and posted results, and the agent registries."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from clara_eval.core.codec import camel
 from clara_eval.core.errors import NotFound, Temporary
 from clara_eval.core.model import Version
 
-_AS_TOLD = [one.name for one in fields(model.Challenge) if camel(one.name) in clients.ChallengeContract.GETTERS]
-"""Fields of a challenge that are called as its contract's getters are."""
-LATE_SECONDS = 3_600  # From here on it is cheaper to look for the deadline's block than to read the blocks after it
+_GETTER_FIELDS = [one.name for one in fields(model.Challenge) if camel(one.name) in clients.ChallengeContract.GETTERS]
+"""Fields of a challenge that have the name of a contract getter."""
+LATE_SECONDS = 3_600  # So long after the deadline, searching its block is cheaper than reading all blocks since
 
 
 class _Reader:
@@ -53,8 +53,8 @@ class ChallengeReader(_Reader):
     ) -> list[tuple[clients.ChallengeContract, clients.ChallengeGetters]]:
         """Read these getters of many challenges, in as few requests as the nodes allow."""
         contracts = [self.contract(address) for address in addresses]
-        said = iter(await self.blocks.views([one.view(name) for one in contracts for name in names], block))
-        return [(one, {name: clients.answered(one.view(name), next(said))[0] for name in names}) for one in contracts]
+        data = iter(await self.blocks.views([one.view(name) for one in contracts for name in names], block))
+        return [(one, {name: clients.answered(one.view(name), next(data))[0] for name in names}) for one in contracts]
 
     async def is_challenge_of(self, factory: Address, address: Address) -> bool:
         block, contract = await self.blocks.head(), self.factory(factory)
@@ -66,7 +66,7 @@ class ChallengeReader(_Reader):
 
     async def challenge_at(self, address: Address, block: model.Block) -> model.Challenge:
         (challenge,) = await self.challenges_at([address], block)
-        received = await self._received(challenge)
+        received = await self._submission_events(challenge)
         submitters = sorted({Address(one["submitter"]) for one in received})
         submissions = await self.contract(address).submissions(block, submitters)
         current = {one.submitter: one.version for one in submissions}
@@ -78,15 +78,11 @@ class ChallengeReader(_Reader):
         return replace(challenge, submissions=submissions, replaced=tuple(replaced))
 
     async def challenges_at(self, addresses: Sequence[Address], block: model.Block) -> list[model.Challenge]:
-        """Read many at one block, without their submissions."""
+        """Read challenges at one block, without their submissions."""
         found = await self._states(addresses, block, clients.ChallengeContract.GETTERS)
         tokens = await clients.describe_tokens(self.blocks, block, [state["token"] for _, state in found])
-        asked = [contract.payout_views(state["winnerCount"]) for contract, state in found]
-        answers = iter(await self.blocks.views([call for calls in asked for call in calls], block))
-        shares = [
-            contract.payout_in([next(answers) for _ in calls])
-            for (contract, _), calls in zip(found, asked, strict=True)
-        ]
+        views = [contract.payout_views(state["winnerCount"]) for contract, state in found]
+        answers = iter(await self.blocks.views([call for calls in views for call in calls], block))
         return [
             model.Challenge(
                 chain_id=self.blocks.rpc.chain_id,
@@ -94,17 +90,17 @@ class ChallengeReader(_Reader):
                 block=block,
                 token=tokens[state["token"]],
                 challenge_uri=state["challengeURI"],
-                payout_bps=payout,
+                payout_bps=contract.payout_in([next(answers) for _ in calls]),
                 status=contract.status_in(state),
-                **{name: state[camel(name)] for name in _AS_TOLD if name not in ("token", "status")},
+                **{name: state[camel(name)] for name in _GETTER_FIELDS if name not in ("token", "status")},
                 submissions=(),
                 contract_version=self.blocks.network.contracts,
             )
-            for (contract, state), payout in zip(found, shares, strict=True)
+            for (contract, state), calls in zip(found, views, strict=True)
         ]
 
-    async def _received(self, challenge: model.Challenge) -> list[dict[str, Any]]:
-        """Read the events backwards until all submitters that the contract counts are known, with all versions."""
+    async def _submission_events(self, challenge: model.Challenge) -> list[dict[str, Any]]:
+        """Read events backwards until all versions of all submitters that the contract counts are found."""
         wanted, block = challenge.submission_count, challenge.block
         event = self._version.challenge.event("SubmissionReceived")
         found, versions, last = list[dict[str, Any]](), dict[str, int](), block.number
@@ -120,8 +116,8 @@ class ChallengeReader(_Reader):
             if len(versions) >= wanted and len(found) >= sum(versions.values()):
                 break
         if len(versions) < wanted:
-            said = f"{challenge.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}."
-            raise Temporary(said, remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.")
+            text = f"{challenge.address} counts {wanted} submitters, but the nodes' events name only {len(versions)}."
+            raise Temporary(text, remedy="Check CLARA_FROM_BLOCK, or use a node that keeps all logs.")
         return found
 
 
@@ -147,7 +143,7 @@ class ChallengeEvents(_Reader):
             yield tuple(claims), upto.number
 
     async def challenges_with_events(self, first: int, last: model.Block) -> set[Address]:
-        """Return contracts that emitted an event that changes a challenge: a hint, since anybody can emit these."""
+        """Return contracts that emitted a challenge event; only a hint, since any contract can emit one."""
         names = ("SubmissionReceived", "ScoresPosted", "ChallengeFinalized", "ChallengeExpired", "ChallengeCancelled")
         topics = tuple(self._version.challenge.event(name).topic for name in names)
         found: set[Address] = set()
@@ -156,21 +152,21 @@ class ChallengeEvents(_Reader):
         return found
 
     async def _times(self, entries: Sequence[Any]) -> list[int]:
-        """Return the time of each event's block; 0 if no node has the block, because the event counts all the same."""
+        """Return the time of each event's block; 0 if no node has the block."""
         numbers = [int(entry["blockNumber"], 16) for entry in entries]
-        asked = sorted(set(numbers))
-        blocks = dict(zip(asked, map(block_or_none, await self.blocks.ask_blocks(asked)), strict=True))
+        unique = sorted(set(numbers))
+        blocks = dict(zip(unique, map(block_or_none, await self.blocks.ask_blocks(unique)), strict=True))
         return [block.timestamp if (block := blocks[number]) else 0 for number in numbers]
 
 
-MOST_IDS = 500  # How many agents may have registered after the one whose id is looked for, if there are no events
-BLOCKS_AFTER_POST = 50  # Looked through from the first block with the time of the post, before the whole chain is
-MOST_LOOKS = 3  # For the event of a post, each at a newer block than the one before
+MOST_IDS = 500  # Newest agent ids that are searched for an owner if the registry emits no events
+BLOCKS_AFTER_POST = 50  # Blocks from the time of the post that are searched before the whole chain is
+MOST_LOOKS = 3  # Searches for the event of a post, each at a newer block
 
 
 class PostedResults(_Reader):
     async def scoring_state(self, address: Address, head: model.Block | None = None) -> model.ScoringState:
-        """Return status and time of the post at the newest block, of a challenge that was read before."""
+        """Return status and time of the post at the newest block; the challenge must exist."""
 
         async def look() -> model.ScoringState | NotFound:
             nonlocal head
@@ -178,7 +174,7 @@ class PostedResults(_Reader):
             try:
                 return await self.contract(address).scoring_state(block)
             except NotFound as missing:
-                return missing  # for a moment, while a node is replacing blocks
+                return missing  # a node that is replacing blocks may not have the contract for a moment
 
         found = await self.blocks.rpc.retries.until(lambda state: isinstance(state, model.ScoringState), look)
         if isinstance(found, NotFound):
@@ -186,15 +182,15 @@ class PostedResults(_Reader):
         return found
 
     async def posted_by(self, challenge: model.Challenge) -> model.Posted | None:
-        """Return the transaction that posted the scores and who sent it; None while nothing is posted."""
+        """Return the transaction that posted the scores and its sender; None while nothing is posted."""
         for _ in range(MOST_LOOKS):
             head = await self.blocks.head()
             posted_at = (await self.contract(challenge.address).scoring_state(head)).score_posted_at
             if posted_at == 0:
                 return None
-            entry = await self._post_until(challenge, posted_at, head)
+            entry = await self._find_post_event(challenge, posted_at, head)
             if entry is not None or (await self.blocks.head()).number <= head.number:
-                break  # else the node told the state of a block that it was just making
+                break  # otherwise the state may be that of a block the node was still building
         if entry is None:
             raise Temporary(f"Scores of {challenge.address} are posted, but no node shows the event.")
         raw = await self.blocks.rpc.ask("eth_getTransactionByHash", entry["transactionHash"])
@@ -204,15 +200,15 @@ class PostedResults(_Reader):
         is_final = head.number - number + 1 >= self.blocks.network.confirmations
         return model.Posted(by, sender, entry["transactionHash"], number, calldata, is_final)
 
-    async def _post_until(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> Any | None:
-        """Find the event of the post that was made at this time, if it is in a block up to this one."""
+    async def _find_post_event(self, challenge: model.Challenge, posted_at: int, head: model.Block) -> Any | None:
+        """Find the event of the post that was made at `posted_at`, in blocks up to `head`."""
         first = (await self.blocks.first_block_at(posted_at, head)).number
         topics = (self._version.challenge.event("ScoresPosted").topic,)
         near = self._logs.groups((challenge.address,), topics, first, min(head.number, first + BLOCKS_AFTER_POST))
-        # Blocks may be out of the order of their times, as after a reorg of a development chain.
+        # The order of blocks may differ from that of their times, as after a reorg of a development chain.
         since = self.blocks.first if challenge.score_posted_at else challenge.block.number
-        every = self._logs.groups((challenge.address,), topics, since, head.number, backwards=True)
-        for groups in (near, every):
+        whole = self._logs.groups((challenge.address,), topics, since, head.number, backwards=True)
+        for groups in (near, whole):
             async for entries, _ in groups:
                 if entries:
                     return entries[0]
@@ -241,10 +237,10 @@ class AgentRegistries(_Reader):
         return clients.ReputationRegistryContract(self.blocks, address)
 
     async def agents_of(self, registry: Address, owner: Address, block: model.Block) -> list[int]:
-        """Return agent ids that an address owns, oldest first: by the registry's events, else by asking it."""
+        """Return agent ids that an address owns, oldest first: from events, else from the registry's calls."""
         contract = self.identity(registry)
-        whose = (tuple(event.topic for event in contract.OWNING_EVENTS), None, f"0x{owner[2:]:0>64}")
-        groups = self._logs.groups((registry,), whose, self.blocks.first, block.number, backwards=True)
+        topics = (tuple(event.topic for event in contract.OWNING_EVENTS), None, f"0x{owner[2:]:0>64}")
+        groups = self._logs.groups((registry,), topics, self.blocks.first, block.number, backwards=True)
         with suppress(NodeRefusal):  # not every node has old events
             async for entries, _ in groups:
                 if owned := await contract.owned_by(owner, block, contract.agents_in(entries, registry, owner)):
@@ -252,11 +248,11 @@ class AgentRegistries(_Reader):
         request = {"from": owner, "to": registry, "data": "0x" + contract.encode("register(string)", "").hex()}
         try:
             at = self.blocks.parameter(block)
-            told = int(await self.blocks.rpc.ask("eth_call", request, at, retry_missing=True), 16)
+            number = int(await self.blocks.rpc.ask("eth_call", request, at, retry_missing=True), 16)
         except (NodeRefusal, ValueError):
             return []
-        # A registry with one agent for each address gives back that one, any other the next that is free.
-        for ids in ([told], list(range(told - 1, max(-1, told - MOST_IDS), -1)) if told < 2**64 else []):
+        # A registry with one agent per address returns that agent's id, any other the next free id.
+        for ids in ([number], list(range(number - 1, max(-1, number - MOST_IDS), -1)) if number < 2**64 else []):
             if owned := await contract.owned_by(owner, block, ids):
                 return owned[:1]
         return []
@@ -264,17 +260,17 @@ class AgentRegistries(_Reader):
     async def feedback_since(
         self, registry: Address, agent_id: int, client: Address, since: int
     ) -> list[model.GivenFeedback]:
-        """Return what a client said about an agent, from events since that time; deep or not."""
+        """Return the feedback of a client about an agent, from events since that time, final or not."""
         head = await self.blocks.head()
         if await self.reputation(registry).one(head, "getLastIndex", agent_id, client) == 0:
             return []
         event = clients.ReputationRegistryContract.ABI.event("NewFeedback")
-        about, found = (event.topic, f"0x{agent_id:064x}", f"0x{client[2:]:0>64}"), list[model.GivenFeedback]()
+        topics, found = (event.topic, f"0x{agent_id:064x}", f"0x{client[2:]:0>64}"), list[model.GivenFeedback]()
         first = (await self.blocks.first_block_at(since, head)).number
-        async for entries, _ in self._logs.groups((registry,), about, first, head.number):
-            for entry, said in zip(entries, map(event.read, entries), strict=True):
+        async for entries, _ in self._logs.groups((registry,), topics, first, head.number):
+            for entry, values in zip(entries, map(event.read, entries), strict=True):
                 mined = str(entry["transactionHash"]), int(entry["blockNumber"], 16)
-                found.append(model.GivenFeedback(said["endpoint"], said["feedbackURI"], *mined))
+                found.append(model.GivenFeedback(values["endpoint"], values["feedbackURI"], *mined))
         return found
 
 

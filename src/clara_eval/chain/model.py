@@ -1,6 +1,6 @@
-"""A challenge as read at one block, events about it, who posted, and its winners as `postScores` calldata.
+"""Challenges, their events and winners as data, and the `postScores` calldata of the winners.
 
-Invariant: lower-case addresses, base units, unix seconds; the winners' prizes sum to the pool.
+Invariant: addresses are lower case, amounts base units, times unix seconds; prizes sum to the pool.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ChallengeStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far events were read; the hash shows a reorg."""
+    """The last block whose events were read; its hash reveals a reorg."""
 
     number: int
     hash: str
@@ -45,12 +45,12 @@ class PrizeToken:
     address: Address
     symbol: str
     decimals: int
-    is_known: bool = True  # Whether it says its scale; otherwise amounts are base units
+    is_known: bool = True  # Whether the contract returned its decimals; otherwise amounts are base units
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What the contract says at `block`, with submissions in order of submitter."""
+    """The contract's state at `block`, with submissions sorted by submitter."""
 
     chain_id: int
     address: Address
@@ -73,9 +73,9 @@ class Challenge:
     submission_count: int
     score_posted_at: int
     submissions: tuple[Submission, ...]
-    replaced: tuple[Version, ...] = ()  # Oldest first: the first to submit some content is its author
-    contract_version: str = "1"  # A name in `contracts.versions`: how calldata is written
-    read_at: Block | None = None  # The later block whose state was read, if no node had the state of `block` any more
+    replaced: tuple[Version, ...] = ()  # Earlier versions, oldest first
+    contract_version: str = "1"  # A key of `contracts.abi.VERSIONS`
+    read_at: Block | None = None  # The later block that was read instead, if no node had the state of `block` any more
 
     @property
     def is_scored_by_poster(self) -> bool:
@@ -115,7 +115,7 @@ class GivenFeedback:
 class PostedBy(StrEnum):
     EVALUATOR = "evaluator"
     POSTER = "poster"
-    OTHER = "other"  # Through another account, for example a contract wallet in front of one of the two
+    OTHER = "other"  # Another account, for example a contract wallet of the evaluator or poster
 
     @classmethod
     def of(cls, sender: Address, *, evaluator: Address, poster: Address) -> PostedBy:
@@ -134,7 +134,7 @@ class Posted:
 
 @dataclass(frozen=True, slots=True)
 class ScoringState:
-    """Status at the newest block; `score_posted_at` is 0 while nothing is posted."""
+    """Status of a challenge at one block; `score_posted_at` is 0 while nothing is posted."""
 
     status: ChallengeStatus
     score_posted_at: int
@@ -149,7 +149,7 @@ def worth_micro_usd(token: PrizeToken, amount: int, network: Network) -> int | N
     return amount * MICRO // int(10**token.decimals) if is_dollar(token.address, network) else None
 
 
-MIN_SUBMISSIONS = 2  # Of the contract: with fewer, `advanceToScoring` cancels
+MIN_SUBMISSIONS = 2  # The contract's limit: with fewer, `advanceToScoring` cancels
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +166,15 @@ class Winners:
 
 
 def prizes(prize_pool: int, payout_bps: Sequence[int]) -> list[int]:
-    """Return each place's share, rounded down; the last place takes what is left."""
+    """Return the prize of each place, rounded down; the last place takes the remainder."""
     shares = [prize_pool * bps // 10_000 for bps in payout_bps]
     return [*shares[:-1], prize_pool - sum(shares[:-1])]
 
 
 def check_scorable(challenge: Challenge) -> None:
     if challenge.submission_count < MIN_SUBMISSIONS:
-        said = f"{challenge.submission_count} submitters: below {MIN_SUBMISSIONS} the contract cancels the challenge."
-        raise Unscorable(said, remedy="Anybody may call advanceToScoring(), which refunds the poster.")
+        text = f"{challenge.submission_count} submitters: below {MIN_SUBMISSIONS} the contract cancels the challenge."
+        raise Unscorable(text, remedy="Anybody may call advanceToScoring(), which refunds the poster.")
     if challenge.submission_count < challenge.winner_count:
         raise Unscorable(
             f"{challenge.submission_count} submitters for {challenge.winner_count} winners: "
@@ -184,22 +184,20 @@ def check_scorable(challenge: Challenge) -> None:
 
 
 def choose_winners(challenge: Challenge, placed: Sequence[Placed]) -> Winners:
-    """Return the top `winner_count` with the prizes that the contract will check."""
+    """Return the first `winner_count` accounts with the prizes that the contract will check."""
     best = placed[: challenge.winner_count]
     if len(best) < challenge.winner_count:
         raise Unscorable(f"{len(best)} placed accounts for {challenge.winner_count} winners.")
     if len({place.account for place in best}) != len(best):
         raise CannotPublish("An account stands on two paid places.")
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
-    strangers = [place.account for place in best if place.account not in agents]
-    if strangers:
-        raise CannotPublish(f"{strangers[0]} is placed but did not submit.")
-    amounts = prizes(challenge.prize_pool, challenge.payout_bps)
-    pairs = zip(best, amounts, strict=True)
+    if unknown := [place.account for place in best if place.account not in agents]:
+        raise CannotPublish(f"{unknown[0]} is placed but did not submit.")
+    pairs = zip(best, prizes(challenge.prize_pool, challenge.payout_bps), strict=True)
     return Winners(tuple(WinnerPrize(one.account, agents[one.account], one.score, prize) for one, prize in pairs))
 
 
-MARK = b"CLR1"
+MARK = b"CLR1"  # Comes before the trace digest that we append to the calldata
 
 
 def scoring_function(name: str, version: str = "1") -> Function:
@@ -207,7 +205,7 @@ def scoring_function(name: str, version: str = "1") -> Function:
 
 
 def post_scores(winners: Winners, version: str = "1") -> bytes:
-    """Encode the call alone, as it is in the trace: the digest of the trace cannot be inside it."""
+    """Encode the call without the trace digest, as it is recorded in the trace itself."""
     rows = [
         {"account": w.account, "agentId": w.agent_id, "score": w.score, "prizeAmount": w.prize_amount}
         for w in winners.entries
@@ -222,7 +220,7 @@ def post_scores_calldata(winners: Winners, trace_digest: str, version: str = "1"
 
 
 def read_calldata(data: bytes) -> tuple[Winners, str | None]:
-    """Decode winners and, with our mark, the digest of the trace; BadInput if it is no `postScores` call."""
+    """Decode winners and, after our mark, the trace digest; BadInput if it is no `postScores` call."""
     version = next((name for name in VERSIONS if data[:4] == scoring_function("postScores", name).selector), None)
     if version is None:
         raise BadInput(f"The calldata starts with 0x{data[:4].hex()}, which is not postScores.", value=data[:4].hex())
@@ -231,7 +229,7 @@ def read_calldata(data: bytes) -> tuple[Winners, str | None]:
     except Undecodable as bad:
         raise BadInput("The calldata is not a list of winners.", value=data[:100].hex()) from bad
     winners = Winners(tuple(winner_of(entry) for entry in entries))
-    # Only right after the canonical encoding is the mark ours: further in, it could be part of a number.
+    # The mark counts only right after the canonical encoding: inside it, the bytes could be part of a number.
     call = post_scores(winners, version)
     tail = data[len(call) :] if data.startswith(call) else b""
     is_ours = len(tail) == 36 and tail.startswith(MARK)
@@ -239,7 +237,7 @@ def read_calldata(data: bytes) -> tuple[Winners, str | None]:
 
 
 def committed_digest(calldata: bytes) -> str | None:
-    """The digest of the trace that posted scores commit to; None if they commit to none."""
+    """Return the trace digest that posted scores commit to, if any."""
     try:
         return read_calldata(calldata)[1]
     except BadInput:

@@ -1,6 +1,6 @@
-"""JSON-RPC over several nodes, with batches and failover; results or refusals in the order asked.
+"""JSON-RPC over several nodes, with batches, retries and failover.
 
-Invariant: a node is asked for its chain id before it is believed and after each failure.
+Invariant: a node's chain id is checked before its first answer is used, and again after each failure.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WORDINGS = {
 }
 
 
-def _named(table: str, message: str) -> Meaning | None:
+def _match_wording(table: str, message: str) -> Meaning | None:
     return next((meaning for meaning, pattern in _WORDINGS[table].items() if pattern.search(message)), None)
 
 
@@ -64,15 +64,15 @@ def meaning_of(method: str, code: int, message: str, data: object = None) -> Mea
         return Meaning.REVERTED
     if method == "batch" and "batch" in message.lower():
         return Meaning.BATCH_REFUSED
-    found = _named("sent", message) if runs_code or method == "eth_sendRawTransaction" else None
-    found = _named("run", message) if found is None and runs_code else found
+    found = _match_wording("sent", message) if runs_code or method == "eth_sendRawTransaction" else None
+    found = _match_wording("run", message) if found is None and runs_code else found
     if found is not None:
         return found
-    if method == "eth_getLogs" and (_named("logs", message) or code in {-32614, -32062, 35}):
+    if method == "eth_getLogs" and (_match_wording("logs", message) or code in {-32614, -32062, 35}):
         return Meaning.RANGE_TOO_LARGE
-    if _named("state", message) and code != -32601:
+    if _match_wording("state", message) and code != -32601:
         return Meaning.MISSING
-    if _named("load", message) or code in {429, -32005, -32016, -32097, -32603}:
+    if _match_wording("load", message) or code in {429, -32005, -32016, -32097, -32603}:
         return Meaning.BUSY
     return Meaning.UNSUPPORTED if code in {-32600, -32601, -32602} else Meaning.OTHER
 
@@ -84,15 +84,15 @@ _deadline: ContextVar[float | None] = ContextVar("node_deadline", default=None)
 @dataclass(frozen=True, slots=True)
 class NodeRetries:
     pauses: tuple[float, ...] = (0.1, 0.3, 0.6, 2.0)
-    """Seconds before each further round over all nodes, while none answers: 3 s bridge a restart or a rate limit."""
-    late_rounds: int = 3  # Further rounds while a node is behind the others: a second, half of Base's block time
-    timeout_seconds: float = 20.0  # For one HTTP request
-    total_seconds: float = 60.0  # The longest wait for one question
+    """Seconds before each further round over all nodes: 3 s in all, for a restart or a rate limit."""
+    late_rounds: int = 3  # Further rounds while a node is behind the others: 1 s in all, half of Base's block time
+    timeout_seconds: float = 20.0  # Of one HTTP request
+    total_seconds: float = 60.0  # Of one request with all its retries
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Let everything asked inside share one `total_seconds`; an outer limit stays the limit."""
+        """Limit all requests inside to one `total_seconds`; an outer limit takes precedence."""
         if _deadline.get() is not None:
             yield
             return
@@ -108,18 +108,18 @@ class NodeRetries:
         return max(0.0, min(self.timeout_seconds, left))
 
     async def pause(self, seconds: float) -> bool:
-        """Wait before the next round; False if the question has no time for one."""
+        """Wait before the next round; return False if there is no time left for one."""
         if self.request_seconds() <= seconds:
             return False
         await self.sleep(seconds)
         return True
 
-    async def until(self, is_settled: Callable[[T], bool], ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask again while a node is behind; return the last answer if it never settles."""
+    async def until(self, is_accepted: Callable[[T], bool], ask: Callable[[], Awaitable[T]]) -> T:
+        """Retry while a node is behind; return the last answer if none is accepted."""
         with self.limited():
             for seconds in self.pauses[: self.late_rounds]:
                 answer = await ask()
-                if is_settled(answer) or not await self.pause(seconds):
+                if is_accepted(answer) or not await self.pause(seconds):
                     return answer
             return await ask()
 
@@ -127,8 +127,8 @@ class NodeRetries:
 NULL_MEANS_MISSING = {"eth_getBlockByNumber", "eth_getTransactionByHash", "eth_getTransactionReceipt"}
 MAX_ANSWER_BYTES = 64_000_000
 LARGEST_BATCH = 50
-SMALL_BATCH = 10  # What a node is offered after it refused a larger batch; after that, single calls
-GROWS_AFTER_EXCHANGES = 20  # Before a larger batch is tried again: at most a twentieth more requests
+SMALL_BATCH = 10  # Calls after a larger batch was refused; if that is refused too, single calls
+GROWS_AFTER_EXCHANGES = 20  # Exchanges before a larger batch is tried again: at most 5 % more requests
 SINGLES_AT_ONCE = 8
 
 
@@ -139,7 +139,7 @@ class RpcCall:
 
 
 class NodeRefusal(Temporary):
-    """A node understood the request and refused; `data` is a revert's data."""
+    """A node understood the request and refused it; `data` is the data of a revert."""
 
     def __init__(self, host: str, method: str, meaning: Meaning, message: str, data: object = None) -> None:
         super().__init__(f"The node {host} refused {method} ({meaning}): {message[:300]}")
@@ -148,7 +148,7 @@ class NodeRefusal(Temporary):
 
 
 class NodeDown(Temporary):
-    """This node gave no usable answer; the message says why, without its URL."""
+    """A node gave no usable answer; the message has the reason, without the node's URL."""
 
 
 class Node:
@@ -162,11 +162,11 @@ class Node:
         self.batch_size = LARGEST_BATCH
         self._exchanges_since_refusal = 0
         self.is_checked = False
-        self.wrong_chain: int | None = None  # The chain it is on, if that is not ours: such a node is left out
-        self._secrets = _secrets(url)
+        self.wrong_chain: int | None = None  # Its chain id if that is not ours: the node is left out
+        self._secrets = _find_secrets(url)
 
     async def exchange(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        # A node that refused a large batch may have been in trouble: after many exchanges it is offered one again.
+        # The refusal of a large batch may have been temporary: after many exchanges one is tried again.
         self._exchanges_since_refusal += 1
         if self._exchanges_since_refusal > GROWS_AFTER_EXCHANGES and self.batch_size < LARGEST_BATCH:
             self.batch_size = SMALL_BATCH if self.batch_size < SMALL_BATCH else LARGEST_BATCH
@@ -185,16 +185,17 @@ class Node:
         return results
 
     async def _singles(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any]:
-        async def one(call: RpcCall) -> Any:
+        async def ask(call: RpcCall) -> Any:
             return self._read(call, await self._post(session, _envelope(0, call)))
 
-        return await gather_or_raise((one(call) for call in calls), SINGLES_AT_ONCE)
+        return await gather_or_raise(map(ask, calls), SINGLES_AT_ONCE)
 
     async def _batch(self, session: aiohttp.ClientSession, calls: Sequence[RpcCall]) -> list[Any] | None:
+        """Return the answers in the order of the calls; None if the node refuses the batch."""
         try:
             answer = await self._post(session, [_envelope(number, call) for number, call in enumerate(calls)])
         except NodeDown:
-            # It may be the size that broke it: the next try is smaller.
+            # The size may be the cause: the next batch is smaller.
             self.batch_size, self._exchanges_since_refusal = min(self.batch_size, SMALL_BATCH), 0
             raise
         if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], dict) and "error" in answer[0]:
@@ -231,7 +232,7 @@ class Node:
         return answer["result"]
 
     async def _post(self, session: aiohttp.ClientSession, body: Any) -> Any:
-        # Library errors carry the URL, and the URL may carry a key: only their class name goes on.
+        # Errors of the library contain the URL, which may contain a key: only their class name is shown.
         seconds = self._retries.request_seconds()
         if seconds <= 0:
             raise NodeDown("no time is left to ask it")
@@ -243,7 +244,7 @@ class Node:
         except TooLong:
             if isinstance(body, dict) and body["method"] != "eth_getLogs":
                 raise NodeDown("its answer is too long") from None
-            # A refusal, so that events are asked for in smaller ranges.
+            # A refusal makes the caller ask for events in smaller ranges.
             return {"error": {"code": -32600, "message": "batch response size exceeds the limit"}}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             raise NodeDown(type(bad).__name__) from None
@@ -261,17 +262,17 @@ class Node:
 
 
 def place_of(url: str) -> str | None:
-    """Return host and port, without a user or password; None if it is no http or https URL."""
+    """Return host and port without user and password; None if it is not an http or https URL."""
     try:
         parts = urlsplit(url)
         is_place = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:  # an open bracket, a port that is none
+    except ValueError:  # an open bracket or an invalid port
         return None
     return parts.netloc.rpartition("@")[2] if is_place else None
 
 
-def _secrets(url: str) -> list[str]:
-    """Return all parts of a URL that may be a key, also unquoted, longest first."""
+def _find_secrets(url: str) -> list[str]:
+    """Return all parts of a URL that may be a key, as written and unquoted, longest first."""
     parts = urlsplit(url)
     values = [value for _, value in parse_qsl(parts.query)]
     pieces = [*parts.path.split("/"), parts.query, *values, parts.username or "", parts.password or ""]
@@ -324,7 +325,7 @@ class Rpc:
         return required(await self.answer(method, *params, retry_missing=retry_missing))
 
     async def ask_maybe(self, method: str, *params: Any) -> Any | None:
-        """Return one result, or None if no node has such a thing."""
+        """Return the result, or None if no node has the object asked for."""
         result = await self.answer(method, *params)
         return None if is_refused(result, Meaning.MISSING) else required(result)
 
@@ -333,8 +334,7 @@ class Rpc:
     ) -> list[Any]:
         """Return results and refusals in the order of the calls, in as few requests as the nodes allow.
 
-        `retry_missing` asks again for what the nodes lack. With `is_whole` all answers are of one node: what it lacks,
-        another answers together with the rest.
+        `retry_missing` also retries objects that the nodes lack. With `is_whole` all answers come from one node.
         """
         size = self.nodes[self.first].batch_size
         size = max(len(calls), 1) if size == 1 or is_whole else size
@@ -346,14 +346,14 @@ class Rpc:
         return [result for part in pieces for result in part]
 
     async def ask_every_node(self, method: str, *params: Any) -> list[tuple[Node, Any]]:
-        async def one(node: Node) -> tuple[Node, Any] | None:
+        async def ask(node: Node) -> tuple[Node, Any] | None:
             with suppress(NodeDown, NodeRefusal):
                 return node, required((await self._exchange(node, [RpcCall(method, params)]))[0])
             return None
 
         with self.retries.limited():
-            told = await gather_or_raise(map(one, self.nodes))
-        return [found for found in told if found is not None]
+            answers = await gather_or_raise(map(ask, self.nodes))
+        return [answer for answer in answers if answer is not None]
 
     async def _ask_until_answered(self, calls: Sequence[RpcCall], *, retry_missing: bool, is_whole: bool) -> list[Any]:
         every = list(range(len(calls)))
@@ -364,10 +364,10 @@ class Rpc:
                 if turn and not await self.retries.pause(seconds):
                     break
                 waiting = await self._ask_nodes(calls, results, waiting, reasons, is_whole=is_whole)
-                # Behind one URL there are often several nodes, of which a late one may still get the block it lacks.
-                is_late = retry_missing and turn < self.retries.late_rounds
-                again = (Meaning.BUSY, Meaning.MISSING) if is_late else (Meaning.BUSY,)
-                waiting = [n for n in waiting if results[n] is None or is_refused(results[n], *again)]
+                # A node that lacks a block, often one of several behind a URL, may receive it within a second.
+                may_be_late = retry_missing and turn < self.retries.late_rounds
+                retried = (Meaning.BUSY, Meaning.MISSING) if may_be_late else (Meaning.BUSY,)
+                waiting = [n for n in waiting if results[n] is None or is_refused(results[n], *retried)]
                 if not waiting:
                     return results
                 waiting = every if is_whole else waiting
@@ -380,13 +380,13 @@ class Rpc:
                 f"The node {node.host} is on chain {node.wrong_chain}, but the network's chain id is {self.chain_id}.",
                 remedy="Set CLARA_RPC_URL to nodes of the network in CLARA_NETWORK.",
             )
-        said = "; ".join(list(dict.fromkeys([*reasons, *(str(refusal) for refusal in failed if refusal)]))[:6])
-        raise Temporary(f"No node answers ({said}).", remedy="Check CLARA_RPC_URL, or add a second URL.")
+        causes = "; ".join(list(dict.fromkeys([*reasons, *(str(refusal) for refusal in failed if refusal)]))[:6])
+        raise Temporary(f"No node answers ({causes}).", remedy="Check CLARA_RPC_URL, or add a second URL.")
 
     async def _ask_nodes(
         self, calls: Sequence[RpcCall], results: list[Any], waiting: list[int], reasons: list[str], *, is_whole: bool
     ) -> list[int]:
-        """Ask each node once for what the ones before it lack; return what none has answered well."""
+        """Ask each node in turn for what the ones before it lack; return the calls without a good answer."""
         for node in self.nodes[self.first :] + self.nodes[: self.first]:
             try:
                 answers = await self._exchange(node, [calls[number] for number in waiting])
@@ -402,11 +402,11 @@ class Rpc:
         return waiting
 
     async def _exchange(self, node: Node, calls: Sequence[RpcCall]) -> list[Any]:
-        """Ask one node; NodeDown puts it behind the others, and it has to show its chain again."""
+        """Ask one node; after NodeDown the next one goes first, and this one's chain id is checked again."""
         session = self._session = self._session or aiohttp.ClientSession()
         try:
             if not node.is_checked:
-                await self._check(node, session)
+                await self._check_chain_id(node, session)
             return await node.exchange(session, calls)
         except NodeDown as down:
             log.info("node %s failed: %s", node.host, down)
@@ -415,7 +415,7 @@ class Rpc:
                 self.first = (self.first + 1) % len(self.nodes)
             raise
 
-    async def _check(self, node: Node, session: aiohttp.ClientSession) -> None:
+    async def _check_chain_id(self, node: Node, session: aiohttp.ClientSession) -> None:
         (answer,) = await node.exchange(session, [RpcCall("eth_chainId")])
         if isinstance(answer, NodeRefusal):
             raise NodeDown(answer.message)

@@ -1,8 +1,8 @@
 """EIP-1559 transactions as signed and recorded, their fees and nonces, and what a key may sign.
 
-Invariant: what a recorded transaction says is read from its own bytes. Signed bytes stay valid for ever: what is
-missing before them is filled with a transaction of zero to ourselves. A key signs for one chain, no ether, vouched
-targets, needed calls, capped fees and a capped gas of a day, counted from recorded transactions: it survives a restart.
+Invariant: the content of a recorded transaction is read from its signed bytes, which stay valid for ever; nonces that
+are missing before it are filled. A key signs for one chain, moves no ether, calls only listed functions of known
+contracts, and has a cap on fees and on gas per day, which counts recorded transactions and so survives a restart.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from clara_eval.core.hashing import keccak_hex
 
 @dataclass(frozen=True, slots=True)
 class ContractCall:
-    """One call with a name: equal `run` and `intention` mean one transaction, however often it is asked for."""
+    """One call to send; calls with equal `run` and `intention` become one transaction."""
 
     run: str
     intention: str
     to: Address
     data: bytes
     description: str = ""
-    replaces: frozenset[bytes] = frozenset()  # Calldata signed about a block that is gone: superseded on its nonce
+    replaces: frozenset[bytes] = frozenset()  # Calldata signed before a reorg: superseded with its own nonce
 
     @property
     def what(self) -> str:
@@ -41,7 +41,7 @@ class ContractCall:
 
 @dataclass(frozen=True, slots=True)
 class StoredTransaction:
-    """A signed transaction, recorded before it was sent. One `intention` has one nonce, and maybe several fees."""
+    """A signed transaction, recorded before it was sent; attempts of one `intention` share a nonce."""
 
     run: str
     intention: str
@@ -52,7 +52,7 @@ class StoredTransaction:
     raw: str
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
-    signed_at: int = 0  # Unix seconds; what was signed within a day counts towards the day's cap
+    signed_at: int = 0  # Unix seconds, for the daily cap on gas
 
 
 Attempts = Sequence[StoredTransaction]
@@ -60,7 +60,7 @@ Attempts = Sequence[StoredTransaction]
 
 @dataclass(frozen=True, slots=True)
 class TransactionToSign:
-    """One transaction before its signature: all that the signer's policy has to judge."""
+    """A transaction before its signature, as the signing policy checks it."""
 
     chain_id: int
     nonce: int
@@ -73,7 +73,7 @@ class TransactionToSign:
 
 
 def encoded(tx: TransactionToSign, *signature: int) -> bytes:
-    """Return the bytes whose keccak256 is signed; with parity, r and s those that are sent."""
+    """Return the bytes whose keccak256 is signed; with parity, r and s, the bytes to send."""
     fees = (tx.max_priority_fee_per_gas, tx.max_fee_per_gas)
     fields = (tx.chain_id, tx.nonce, *fees, tx.gas, bytes.fromhex(tx.to[2:]), tx.value, tx.data, [], *signature)
     return b"\x02" + bytes(rlp.encode(fields))
@@ -85,7 +85,7 @@ def signing_hash(tx: TransactionToSign) -> bytes:
 
 @lru_cache(maxsize=2048)
 def read_signed(raw: str) -> TransactionToSign:
-    """Read what a recorded transaction says from its own bytes; CannotPublish if they are not EIP-1559."""
+    """Decode a recorded transaction from its signed bytes; CannotPublish if they are not EIP-1559."""
     payload = bytes.fromhex(raw.removeprefix("0x"))
     if payload[:1] != b"\x02":
         raise CannotPublish(f"The recorded transaction has type {payload[:1].hex() or 'none'}, not EIP-1559.")
@@ -100,7 +100,7 @@ def read_signed(raw: str) -> TransactionToSign:
 GWEI = 10**9
 LOWEST_TIP = GWEI // 1000
 HIGHEST_TIP = 10 * GWEI
-TIMES_THE_MARKET = 5
+TIMES_THE_MARKET = 5  # The highest raised fee, as a multiple of the fee of a new transaction
 
 
 class Fees(NamedTuple):
@@ -109,25 +109,25 @@ class Fees(NamedTuple):
 
     @classmethod
     def first(cls, base_fee: int, tip: int, cap: int) -> Fees:
-        """Allow for a doubled base fee, within the cap."""
+        """Return fees that cover a doubled base fee, within the cap."""
         tip = min(max(tip, LOWEST_TIP), HIGHEST_TIP, cap)
         return cls(min(2 * base_fee + tip, cap), tip)
 
     def raised(self, market: Fees, cap: int) -> Fees | None:
-        """Return fees for a replacement, or None if the bounds allow none that a node would take."""
+        """Return fees for a replacement, or None if the caps allow none that a node would accept."""
         pairs = list(zip(self, market, strict=True))
         wanted = (min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs)
         raised = Fees(*wanted)
-        is_an_eighth_more = all(new > paid + paid // 8 for new, paid in zip(raised, self, strict=True))
-        return raised if is_an_eighth_more and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
+        is_enough = all(new > paid + paid // 8 for new, paid in zip(raised, self, strict=True))  # nodes ask for 10 %
+        return raised if is_enough and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
 
 
-MOST_FILLED = 256  # Missing nonces that we would pay for: more only come from a node that told a wrong count
+MOST_FILLED = 256  # Missing nonces that we pay to fill: more can only result from a node's wrong count
 
 
 @dataclass(frozen=True, slots=True)
 class NonceGap:
-    """Nonces that nothing of ours is signed for, and how many signed transactions wait behind them."""
+    """Nonces without a recorded transaction, and how many signed transactions wait behind them."""
 
     wallet: Address
     missing: tuple[int, ...]
@@ -139,56 +139,55 @@ class NonceGap:
 
     @property
     def found(self) -> str:
-        """Say what is missing, without what is done about it."""
+        """Return which nonces are missing, as text."""
         first, last = self.missing[0], self.missing[-1]
         if first == last:
-            said = f"Nonce {first} of {self.wallet} is missing"
+            text = f"Nonce {first} of {self.wallet} is missing"
         else:
-            said = f"{len(self.missing)} nonces of {self.wallet}, {first} to {last}, are missing"
-        return f"{said}, and {self.waiting} signed transaction{'s wait' if self.waiting > 1 else ' waits'} for it"
+            text = f"{len(self.missing)} nonces of {self.wallet}, {first} to {last}, are missing"
+        return f"{text}, and {self.waiting} signed transaction{'s wait' if self.waiting > 1 else ' waits'} for it"
 
 
 def missing_before(mined: int, recorded: Attempts) -> dict[int, int]:
-    """Count, for each recorded nonce from `mined` on, the unrecorded ones before it."""
+    """Count the unrecorded nonces before each recorded one, from `mined` on."""
     nonces = sorted({tx.nonce for tx in recorded if tx.nonce >= mined})
     return {nonce: nonce - mined - before for before, nonce in enumerate(nonces)}
 
 
 def within_reach(mined: int, recorded: Attempts) -> list[int]:
-    """Return the recorded nonces from `mined` on with few enough missing before them to fill."""
+    """Return the recorded nonces from `mined` on that filling the missing ones can reach."""
     return [nonce for nonce, missing in missing_before(mined, recorded).items() if missing <= MOST_FILLED]
 
 
 def find_gap(wallet: Address, mined: int, recorded: Attempts) -> NonceGap | None:
-    """Find what is missing before the recorded nonces that can be reached."""
+    """Find the nonces that are missing before recorded ones within reach."""
     known = set(within_reach(mined, recorded))
     missing = tuple(nonce for nonce in range(mined, max(known, default=mined)) if nonce not in known)
     return NonceGap(wallet, missing, sum(nonce > missing[0] for nonce in known)) if missing else None
 
 
-MAX_FEE_PER_GAS = 50 * GWEI  # 25 winners then cost at most 0.15 ETH; Base's usual fee is a thousandth of this
+MAX_FEE_PER_GAS = 50 * GWEI  # A post of 25 winners then costs at most 0.15 ETH; Base's usual fee is a thousandth
 MAX_GAS = 8_000_000
-MAX_WEI_PER_DAY = 5 * 10**17  # Half an ETH of gas: hundreds of posts at Base's usual fees, and an end to any loop
+MAX_WEI_PER_DAY = 5 * 10**17  # 0.5 ETH of gas: hundreds of posts at Base's usual fees, and a bound on any loop
 
 
 @dataclass(slots=True)
 class SigningPolicy:
     chain_id: int
     max_gas: int
-    check_call: Callable[[SigningPolicy, TransactionToSign], str | None]  # Why this call must not be signed
-    targets: set[Address] = field(default_factory=set)  # Contracts that the factory knows, or that a person named
-    spending: dict[Address, int] = field(default_factory=dict)  # The most of a token that a transaction may move
-    own: Address | None = None  # The key's own address: an empty call of zero to it fills a missing nonce
+    check_call: Callable[[SigningPolicy, TransactionToSign], str | None]  # Returns why a call must not be signed
+    targets: set[Address] = field(default_factory=set)  # Contracts that the factory lists or a person named
+    spending: dict[Address, int] = field(default_factory=dict)  # The most of each token that a transaction may move
+    own: Address | None = None  # The key's own address: an empty call to it fills a missing nonce
     max_fee_per_gas: int = MAX_FEE_PER_GAS
     max_wei_per_day: int = MAX_WEI_PER_DAY
     now: Callable[[], float] = time.time
 
     def check(self, tx: TransactionToSign, recorded: Attempts = ()) -> None:
-        """Refuse what breaks a rule; `recorded` is what this key has signed on this chain."""
-        problem = self._problem(tx)
-        if problem:
+        """Raise if `tx` breaks a rule; `recorded` is what this key has signed on this chain."""
+        if problem := self._find_problem(tx):
             raise CannotPublish(f"The wallet does not sign this: {problem}.")
-        # Of several attempts with one nonce only one is ever paid, so the dearest counts.
+        # Only one of several attempts with one nonce is ever paid, so the dearest counts.
         since, costs = self.now() - 24 * 3600, {tx.nonce: tx.gas * tx.max_fee_per_gas}
         for row in recorded:
             if row.nonce != tx.nonce and row.signed_at > since:
@@ -200,7 +199,7 @@ class SigningPolicy:
             remedy = "It goes on when a day has passed since the oldest of them."
             raise Stalled(f"The wallet does not sign this now: {over}.", cause="gas_cap", remedy=remedy)
 
-    def _problem(self, tx: TransactionToSign) -> str | None:
+    def _find_problem(self, tx: TransactionToSign) -> str | None:
         if tx.chain_id != self.chain_id:
             return f"it is for chain {tx.chain_id}, not {self.chain_id}"
         if tx.value:
@@ -214,7 +213,7 @@ class SigningPolicy:
 
 
 def evaluator_policy(chain_id: int, *, contracts: str = "1", reputation: Address | None = None) -> SigningPolicy:
-    """Allow three functions of known challenges, and giving feedback at one registry if there is one."""
+    """Allow three functions of known challenges, and feedback at one reputation registry."""
     bare = {scoring_function(name, contracts).call() for name in ("advanceToScoring", "finalize")}
     post = scoring_function("postScores", contracts).selector
     give = abi("ReputationRegistry").function("giveFeedback").selector

@@ -1,7 +1,7 @@
-"""The evaluator's key: in this process, behind web3signer's HTTP API, or in AWS KMS (ECC_SECG_P256K1, sign and verify).
+"""Sign with the evaluator's key: in this process, behind web3signer's HTTP API, or in AWS KMS.
 
-Invariant: the key is in no text, error or repr; what is not the signature of the configured address over this
-transaction is refused before it is recorded.
+Invariant: the key is in no text, error or repr; a signature that is not the configured address's over this transaction
+is refused before it is recorded.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from clara_eval.core.hashing import keccak_hex
 from clara_eval.core.private_file import write_private
 from clara_eval.core.web import TooLong, read_at_most
 
-_SECONDS = aiohttp.ClientTimeout(total=20, sock_connect=5)
-_MOST_ANSWER = 1_000_000
+_TIMEOUT = aiohttp.ClientTimeout(total=20, sock_connect=5)  # Seconds
+_MAX_BYTES = 1_000_000
 
 
 class Signer(ABC):
-    """What holds a key: this process, a remote signer, a hardware module."""
+    """Holder of a key: this process, a remote signer or a hardware module."""
 
     def __init__(self, what: str, address: Address) -> None:
-        self.what = what  # Where the key is, in words; never the key, and no user or password that a URL may hold
+        self.what = what  # The place of the key, for messages: never the key, nor the user and password of a URL
         self.address = address
 
     def __repr__(self) -> str:
@@ -47,10 +47,10 @@ class Signer(ABC):
         """Return the signed bytes as 0x text."""
 
     async def check(self) -> None:  # noqa: B027 - a key in this process can always sign
-        """Raise if it could not sign now."""
+        """Raise if the key cannot sign now."""
 
     def _signed(self, tx: TransactionToSign, r: int, s: int) -> str:
-        """Add a signature in the low form; ConfigError if it is not this address's over this transaction."""
+        """Add the signature with low s; ConfigError if it is not this address's over this transaction."""
         from eth_keys.datatypes import Signature
         from eth_keys.exceptions import BadSignature
         from eth_utils.exceptions import ValidationError
@@ -66,8 +66,8 @@ class Signer(ABC):
             remedy="Nothing was sent: check the signer before anything else. It is asked again by itself.",
         )
 
-    def _later(self, said: str) -> Temporary:
-        return Temporary(f"The {self.what} {said}.", remedy="It is asked again by itself.")
+    def _outage(self, problem: str) -> Temporary:
+        return Temporary(f"The {self.what} {problem}.", remedy="It is asked again by itself.")
 
 
 def _address_of(public_key: bytes) -> Address | None:
@@ -83,11 +83,11 @@ def _from_hex(text: str) -> bytes:
 
 
 class RemoteSigner(Signer):
-    """One key of one web3signer. Its public key is looked up once."""
+    """One key of one web3signer."""
 
     def __init__(self, url: str, address: Address) -> None:
         place = place_of(url)
-        if place is None or "?" in url or "#" in url:  # the URL is not shown, it may hold a password
+        if place is None or "?" in url or "#" in url:  # the URL is not shown: it may contain a password
             remedy = "Write a web3signer's address without ? and #; a / or @ in a password is written %2F or %40."
             raise ConfigError("CLARA_SIGNER_URL is not http(s)://host:port.", remedy=remedy)
         super().__init__(f"remote signer {place}", address)
@@ -95,18 +95,18 @@ class RemoteSigner(Signer):
         self._identifier: str | None = None
 
     async def sign(self, tx: TransactionToSign) -> str:
-        path = f"/api/v1/eth1/sign/{await self._key()}"
+        path = f"/api/v1/eth1/sign/{await self._public_key()}"
         raw = _from_hex((await self._ask("POST", path, {"data": "0x" + encoded(tx).hex()})).strip().strip('"'))
         if len(raw) != 65:
-            raise self._later("gave something that is not a signature")
+            raise self._outage("gave something that is not a signature")
         return self._signed(tx, int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big"))
 
     async def check(self) -> None:
         self._identifier = None
-        await self._key()
+        await self._public_key()
 
-    async def _key(self) -> str:
-        """Look up the public key of our address, by which the API names a key."""
+    async def _public_key(self) -> str:
+        """Return the public key of our address, which identifies the key in the API; looked up once."""
         if self._identifier is None:
             try:
                 listed = json.loads(await self._ask("GET", "/api/v1/eth1/publicKeys"))
@@ -124,34 +124,34 @@ class RemoteSigner(Signer):
     async def _ask(self, method: str, path: str, body: Any = None) -> str:
         try:
             async with (
-                aiohttp.ClientSession(timeout=_SECONDS) as session,
+                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
                 session.request(method, self._url + path, json=body, allow_redirects=False) as response,
             ):
-                text, status = (await read_at_most(response, _MOST_ANSWER)).decode(errors="replace"), response.status
+                text, status = (await read_at_most(response, _MAX_BYTES)).decode(errors="replace"), response.status
         except (aiohttp.ClientError, TimeoutError, OSError, TooLong) as bad:
-            raise self._later(f"does not answer ({type(bad).__name__})") from None
+            raise self._outage(f"does not answer ({type(bad).__name__})") from None
         if status == 404:
             self._identifier = None
             raise ConfigError(f"The {self.what} does not know the key of {self.address}.", remedy="Load it there.")
         if 300 <= status < 400:
-            said = f"The {self.what} sends us elsewhere (HTTP {status}), and no key is asked for there."
-            raise ConfigError(said, remedy="Write the signer's own address into CLARA_SIGNER_URL.")
+            problem = f"The {self.what} sends us elsewhere (HTTP {status}), and no key is asked for there."
+            raise ConfigError(problem, remedy="Write the signer's own address into CLARA_SIGNER_URL.")
         if status in (400, 401, 403, 412):
             remedy = "Its own log says why. It is asked again by itself."
             raise ConfigError(f"The {self.what} refuses to sign (HTTP {status}).", remedy=remedy)
         if status != 200:
-            raise self._later(f"answers HTTP {status}")
+            raise self._outage(f"answers HTTP {status}")
         return text
 
 
-KEY_SPEC = "ECC_SECG_P256K1"  # The one kind of key whose signatures the chain knows
+KEY_SPEC = "ECC_SECG_P256K1"  # AWS's name of secp256k1, the curve of Ethereum
 _REFUSALS = {
     *("AccessDeniedException", "NotFoundException", "DisabledException", "KMSInvalidStateException"),
     *("InvalidArnException", "InvalidKeyUsageException", "UnsupportedOperationException", "ValidationException"),
     *("UnrecognizedClientException", "InvalidClientTokenId", "InvalidSignatureException", "IncompleteSignature"),
     *("MissingAuthenticationToken", "OptInRequired", "NoRegionError", "InvalidRegionError", "NoCredentialsError"),
     *("PartialCredentialsError", "ProfileNotFound", "ConfigNotFound", "ConfigParseError", "ParamValidationError"),
-}  # Error codes that no second try repairs; the last eight are of AWS's library itself
+}  # Error codes that a retry cannot cure; the last eight are those of AWS's own library
 
 
 class KmsSigner(Signer):
@@ -162,73 +162,73 @@ class KmsSigner(Signer):
         self._client: Any = None
 
     async def sign(self, tx: TransactionToSign) -> str:
-        told = await self._ask("sign", Message=signing_hash(tx), MessageType="DIGEST", SigningAlgorithm="ECDSA_SHA_256")
-        numbers = read_der(self._bytes(told, "Signature"))
+        arguments = {"Message": signing_hash(tx), "MessageType": "DIGEST", "SigningAlgorithm": "ECDSA_SHA_256"}
+        numbers = read_der(self._bytes(await self._ask("sign", **arguments), "Signature"))
         if numbers is None:
-            raise self._later("gave something that is not a signature")
+            raise self._outage("gave something that is not a signature")
         return self._signed(tx, *numbers)
 
     async def check(self) -> None:
-        told = await self._ask("get_public_key")
-        spec = told.get("KeySpec") or KEY_SPEC
+        answer = await self._ask("get_public_key")
+        spec = answer.get("KeySpec") or KEY_SPEC
         if spec != KEY_SPEC:
             raise ConfigError(
                 f"The {self.what} is of the kind {spec}, and the chain knows only {KEY_SPEC}.",
                 remedy=f"Make a key of the kind {KEY_SPEC} for sign and verify: the kind of a key cannot be changed.",
             )
-        found = _address_of(self._bytes(told, "PublicKey")[-65:])
+        found = _address_of(self._bytes(answer, "PublicKey")[-65:])
         if found != self.address:
-            said = f"The {self.what} is the key of {found or 'no address'}, not of {self.address}."
-            raise ConfigError(said, remedy="Correct CLARA_SIGNER_URL or CLARA_EVALUATOR_ADDRESS.")
+            text = f"The {self.what} is the key of {found or 'no address'}, not of {self.address}."
+            raise ConfigError(text, remedy="Correct CLARA_SIGNER_URL or CLARA_EVALUATOR_ADDRESS.")
 
-    def _bytes(self, told: dict[str, Any], name: str) -> bytes:
-        found = told.get(name)
+    def _bytes(self, answer: dict[str, Any], name: str) -> bytes:
+        found = answer.get(name)
         if not isinstance(found, bytes):
-            raise self._later(f"gave an answer without {name}")
+            raise self._outage(f"gave an answer without {name}")
         return found
 
-    async def _ask(self, what: str, **arguments: Any) -> dict[str, Any]:
+    async def _ask(self, operation: str, **arguments: Any) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            told: dict[str, Any] = await asyncio.to_thread(self._call, what, arguments)
-        except (BotoCoreError, ClientError, ValueError, RecursionError) as bad:  # the latter two if it is nonsense
+            answer: dict[str, Any] = await asyncio.to_thread(self._call, operation, arguments)
+        except (BotoCoreError, ClientError, ValueError, RecursionError) as bad:  # the last two if it is not JSON
             code = bad.response.get("Error", {}).get("Code") if isinstance(bad, ClientError) else type(bad).__name__
             if code not in _REFUSALS:
-                raise self._later(f"does not answer ({code})") from None
+                raise self._outage(f"does not answer ({code})") from None
             remedy = "Check the key, its policy (kms:Sign, kms:GetPublicKey) and AWS's region and credentials."
             raise ConfigError(f"The {self.what} cannot be used ({code}).", remedy=remedy) from None
-        return told
+        return answer
 
-    def _call(self, what: str, arguments: dict[str, Any]) -> Any:
+    def _call(self, operation: str, arguments: dict[str, Any]) -> Any:
         if self._client is None:
             from boto3 import client
             from botocore.config import Config
 
             config = Config(connect_timeout=5, read_timeout=15, retries={"max_attempts": 3, "mode": "standard"})
             self._client = client("kms", config=config)
-        return getattr(self._client, what)(KeyId=self._key, **arguments)
+        return getattr(self._client, operation)(KeyId=self._key, **arguments)
 
 
 def read_der(der: bytes) -> tuple[int, int] | None:
-    """Read r and s of a DER signature: a sequence of two integers, and nothing after them."""
+    """Read r and s from a DER signature: a sequence of two integers with nothing after them."""
     try:
         middle = 4 + der[3]
-        is_one = (der[0], der[1], der[2]) == (0x30, len(der) - 2, 2)
-        is_one = is_one and der[middle] == 2 and middle + 2 + der[middle + 1] == len(der)
+        is_valid = (der[0], der[1], der[2]) == (0x30, len(der) - 2, 2)
+        is_valid = is_valid and der[middle] == 2 and middle + 2 + der[middle + 1] == len(der)
     except IndexError:
         return None
-    return (int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")) if is_one else None
+    return (int.from_bytes(der[4:middle], "big"), int.from_bytes(der[middle + 2 :], "big")) if is_valid else None
 
 
-MAX_AGENT_GAS = 30_000_000  # A submission may carry its whole content on chain
+MAX_AGENT_GAS = 30_000_000  # A submission may have its whole content in the calldata
 _TOKEN_CALLS = {made.selector: made for made in map(abi("TestUSDC").function, ("approve", "transfer"))}
 
 
 def agent_policy(
     chain_id: int, *, factory: Address | None, evaluator: Address | None, contracts: str = "1"
 ) -> SigningPolicy:
-    """Allow a poster or agent the calls of posting, submitting and claiming, at the contracts made for them."""
+    """Allow a poster or agent the calls of posting, submitting and claiming, at known contracts."""
     version = contract_version(contracts)
     claims = ("submit", "claimPrize", "claimExpiredRefund", "finalize", "expire", "advanceToScoring", "postScores")
     create = version.factory.function("createChallenge").selector
@@ -257,8 +257,8 @@ def agent_policy(
     return SigningPolicy(chain_id, MAX_AGENT_GAS, check_call, {factory} if factory else set())
 
 
-KMS = "aws-kms:"  # What CLARA_SIGNER_URL begins with if the key is in AWS KMS
-_A_KEYSTORE = "Name a keystore file that this user can read; `clara-eval keys new` makes one."
+KMS = "aws-kms:"  # Prefix of CLARA_SIGNER_URL if the key is in AWS KMS
+_KEYSTORE_REMEDY = "Name a keystore file that this user can read; `clara-eval keys new` makes one."
 
 
 class LocalKey(Signer):
@@ -268,7 +268,7 @@ class LocalKey(Signer):
         try:
             raw = bytes.fromhex(key.get_secret_value().strip().removeprefix("0x"))
             account: Any = Account.from_key(raw) if len(raw) == 32 else None
-        except Exception:  # noqa: BLE001 - whatever the library says may quote the key
+        except Exception:  # noqa: BLE001 - any error of the library may quote the key
             account = None
         if account is None:
             raise ConfigError(f"{name} is not a private key.", remedy="A private key is 0x and 64 hex digits.")
@@ -303,20 +303,20 @@ class Wallet:
 
 def open_wallet(settings: Settings, policy: SigningPolicy) -> Wallet | None:
     """Open the evaluator's wallet from the settings; None without a key, which means dry run."""
-    ways = ("evaluator_key", "evaluator_keystore", "signer_url")
-    given = [f"CLARA_{name.upper()}" for name in ways if getattr(settings, name) is not None]
+    sources = ("evaluator_key", "evaluator_keystore", "signer_url")
+    given = [f"CLARA_{name.upper()}" for name in sources if getattr(settings, name) is not None]
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} are both set.", remedy="Say in one way where the evaluator's key is.")
     if not given:
         return None
-    signer = _signer(settings)
+    signer = _open_signer(settings)
     if settings.evaluator_address not in {None, signer.address}:
-        said = f"CLARA_EVALUATOR_ADDRESS is {settings.evaluator_address}, but the key belongs to {signer.address}."
-        raise ConfigError(said, remedy="Give the matching key, or leave the address out.")
+        text = f"CLARA_EVALUATOR_ADDRESS is {settings.evaluator_address}, but the key belongs to {signer.address}."
+        raise ConfigError(text, remedy="Give the matching key, or leave the address out.")
     return Wallet(signer, policy)
 
 
-def _signer(settings: Settings) -> Signer:
+def _open_signer(settings: Settings) -> Signer:
     if settings.evaluator_key is not None:
         return LocalKey(settings.evaluator_key, "CLARA_EVALUATOR_KEY")
     if settings.evaluator_keystore is not None:
@@ -331,7 +331,7 @@ def _signer(settings: Settings) -> Signer:
         return KmsSigner(url.removeprefix(KMS), address)
     if not url.startswith(("http://", "https://")):
         remedy = "Write a web3signer's address, or aws-kms: and a key's id, ARN or alias."
-        # The URL is not shown: it may hold a password.
+        # The URL is not shown: it may contain a password.
         raise ConfigError("CLARA_SIGNER_URL is neither http(s)://host nor aws-kms:KEY.", remedy=remedy)
     return RemoteSigner(url, address)
 
@@ -346,14 +346,14 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
     try:
         mode, text = path.stat().st_mode, path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(f"{shown} cannot be read: {type(bad).__name__}.", remedy=_A_KEYSTORE) from None
+        raise ConfigError(f"{shown} cannot be read: {type(bad).__name__}.", remedy=_KEYSTORE_REMEDY) from None
     if os.name == "posix" and mode & 0o077:  # passwords can be tried offline on a file that others can copy
-        said = f"{shown} can be read by other users (mode {mode & 0o777:o})."
-        raise ConfigError(said, remedy=f"Run `chmod 600 {path}`.")
+        text = f"{shown} can be read by other users (mode {mode & 0o777:o})."
+        raise ConfigError(text, remedy=f"Run `chmod 600 {path}`.")
     try:
         key = Account.decrypt(json.loads(text), password.get_secret_value())
-    except Exception as bad:  # noqa: BLE001 - the library raises what it likes about a file that is no keystore
-        reason, remedy = "it is not a keystore file", _A_KEYSTORE
+    except Exception as bad:  # noqa: BLE001 - the library raises many types of error if the file is no keystore
+        reason, remedy = "it is not a keystore file", _KEYSTORE_REMEDY
         if "MAC" in str(bad):
             reason, remedy = "the password is wrong", "Correct CLARA_EVALUATOR_PASSWORD, or the file it comes from."
         raise ConfigError(f"{shown} cannot be opened: {reason}.", remedy=remedy) from None
@@ -362,7 +362,7 @@ def read_keystore(path: Path, password: SecretStr | None) -> SecretStr:
 
 def new_keystore(path: Path, password: SecretStr, *, work: int | None = None) -> Address:
     """Make a key, write it encrypted with mode 600, and return its address; refuse an existing file."""
-    # `work` is scrypt's cost, a power of two; without it the library's own, which takes about a second.
+    # `work` is scrypt's cost, a power of two; the library's default takes about 1 s.
     if not password.get_secret_value():
         raise ConfigError("The keystore's password is empty.", remedy="Set CLARA_EVALUATOR_PASSWORD.")
     from clara_eval.core.accounts import Account

@@ -1,6 +1,6 @@
-"""The index of challenges and the records of agents, so that lists and pages wait for no node.
+"""Stored index of challenges and records of agents, which are shown without a request to a node.
 
-Invariant: titles and statements are strangers' texts; they are cut here, and escaped by each interface.
+Invariant: titles and statements are untrusted text; they are cut here, and each interface escapes them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from clara_eval.documents.store_keys import INDEX, entry_key, index_key, public_
 from clara_eval.store.sql_store import PublicKeys
 from clara_eval.submissions.model import MAX_BYTES, is_data_uri, read_data_uri
 
-_MOST_TITLE = 200
-_MOST_STATEMENT = 4000
-_MOST_SKILL = 40
-_MOST_NAME = 40
+_TITLE_CHARS = 200
+_STATEMENT_CHARS = 4000
+_SKILL_CHARS = 40
+_NAME_CHARS = 40
 MAX_SKILLS = 10
 METADATA_BYTES = 1_048_576
 STATUS = {one: cast("ChainStatus", one.name.lower()) for one in ChallengeStatus}
@@ -39,9 +39,9 @@ def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
     return Summary.model_validate(
         {
             **{name: value for name, value in facts.items() if name in Summary.model_fields},
-            "title": _text(document.get("title"), _MOST_TITLE),
-            "problemStatement": _text(document.get("problemStatement"), _MOST_STATEMENT),
-            "skills": [_text(skill, _MOST_SKILL) for skill in skills_in(document)],
+            "title": _text(document.get("title"), _TITLE_CHARS),
+            "problemStatement": _text(document.get("problemStatement"), _STATEMENT_CHARS),
+            "skills": [_text(skill, _SKILL_CHARS) for skill in skills_in(document)],
             "rules": _rules(challenge) if document else None,
             "token": {**to_camel_json(challenge.token), "symbol": challenge.token.symbol[:20]},
             "chainStatus": STATUS[challenge.status],
@@ -68,10 +68,10 @@ async def read_document(keys: Values, chain_id: int, key: str) -> dict[str, Any]
 async def read_many(
     keys: PublicKeys, chain_id: int, kind: type[D], key_of: Callable[[str], str], names: Iterable[str]
 ) -> dict[str, D]:
-    """The documents of these, by name, in few queries; without those that have none."""
-    named = {key_of(name): name for name in names}
-    found = await keys.get_many(chain_id, list(named))
-    return {named[key]: kind.model_validate_json(text) for key, text in found.items() if text}
+    """Return the existing documents by name, in few queries."""
+    name_of = {key_of(name): name for name in names}
+    found = await keys.get_many(chain_id, list(name_of))
+    return {name_of[key]: kind.model_validate_json(text) for key, text in found.items() if text}
 
 
 async def summaries(keys: PublicKeys, chain_id: int) -> dict[Address, Summary]:
@@ -84,7 +84,7 @@ async def known_results(store: PublicKeys, chain_id: int, addresses: Iterable[st
 
 
 async def read_scores(values: Values, chain_id: int, address: str) -> Scores | None:
-    """The scores, with what the agents of the entries call themselves."""
+    """Read the scores, with the names that agents give themselves."""
     scores = await read(values, chain_id, Scores, scores_key(address))
     result = await read(values, chain_id, RoundResult, result_key(address)) if scores else None
     names = {one.address: one.name for one in result.entrants} if result else {}
@@ -117,22 +117,22 @@ async def agent_record(store: PublicKeys, chain_id: int, agent_id: int) -> resul
 
 
 async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) -> results.AgentEntry | None:
-    """What the agent did in this challenge; None if there is no result yet."""
+    """Return the agent's entry in this challenge; None if there is no result yet."""
     result = await read(store, chain_id, RoundResult, result_key(address))
     if result is None:
         return None
     summary = await read(store, chain_id, Summary, index_key(address))
-    mine = {one.address for one in result.entrants if one.agentId == agent_id}
-    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in mine]
+    own_addresses = {one.address for one in result.entrants if one.agentId == agent_id}
+    paid = [(place, one) for place, one in enumerate(result.winners, start=1) if one.address in own_addresses]
     scores = await read(store, chain_id, Scores, scores_key(address))
     is_ours = scores is not None and scores.postedBy == "evaluator" and scores.traceDigest is not None
     rankings = scores.rankings if scores and is_ours and result.winners else []
-    own = next((row for row in rankings if row.address in mine), None)
+    own = next((row for row in rankings if row.address in own_addresses), None)
     place, score = (own.rank, own.score) if own and own.is_ranked else (None, None)
     prize = sum(int(one.prizeAmount) for _, one in paid)
     return results.AgentEntry(
         challenge=address,
-        submitter=min(mine, default=None),
+        submitter=min(own_addresses, default=None),
         name=next((one.name for one in result.entrants if one.agentId == agent_id), ""),
         title=summary.title if summary else "",
         deadline=summary.deadline if summary else None,
@@ -148,7 +148,7 @@ async def _entry(store: PublicKeys, chain_id: int, agent_id: int, address: str) 
 
 
 def _rules(challenge: Challenge) -> results.JudgingRules | None:
-    """The rules of a config that the chain committed to; None if it cannot be used."""
+    """Return the rules in the config that the chain commits to; None if it is unusable."""
     try:
         content = read_data_uri(challenge.challenge_uri, METADATA_BYTES).content
         config = read_metadata(content, challenge.eval_config_hash).config
@@ -158,7 +158,7 @@ def _rules(challenge: Challenge) -> results.JudgingRules | None:
     total = sum(feature.weight for feature in judged) or 1.0
     is_hidden = harness is not None and harness.hidden
     return results.JudgingRules(
-        criteria=_text(config.criteria, _MOST_STATEMENT),
+        criteria=_text(config.criteria, _STATEMENT_CHARS),
         features=[
             results.FeatureRule(name=one.name, weight=one.weight / total, better=one.better, source=one.source)
             for one in sorted(judged, key=lambda one: -one.weight)
@@ -174,13 +174,13 @@ def _rules(challenge: Challenge) -> results.JudgingRules | None:
     )
 
 
-def skills_in(words: dict[str, object]) -> list[str]:
-    listed = words.get("skills")
+def skills_in(document: dict[str, object]) -> list[str]:
+    listed = document.get("skills")
     return [item for item in listed if isinstance(item, str)][:MAX_SKILLS] if isinstance(listed, list) else []
 
 
 def inline_metadata(uri: str) -> dict[str, object]:
-    """The JSON object in a `data:` URI; empty for anything else."""
+    """Return the JSON object in a `data:` URI; empty for anything else."""
     try:
         return json_object(read_data_uri(uri, METADATA_BYTES).content) if is_data_uri(uri) else {}
     except BadSubmission:
@@ -188,8 +188,8 @@ def inline_metadata(uri: str) -> dict[str, object]:
 
 
 def agent_name(agent_uri: str) -> str:
-    """What an agent calls itself, if its card is inside the URI: nothing is fetched."""
-    return escaped(_text(inline_metadata(agent_uri).get("name"), _MOST_NAME)).strip()
+    """Return the name in an agent card inside a `data:` URI; empty for other URIs, which are not fetched."""
+    return escaped(_text(inline_metadata(agent_uri).get("name"), _NAME_CHARS)).strip()
 
 
 def json_object(content: bytes) -> dict[str, object]:
@@ -198,5 +198,5 @@ def json_object(content: bytes) -> dict[str, object]:
 
 
 def _text(value: object, limit: int) -> str:
-    """Cut a text; half of a surrogate pair, which JSON allows, is replaced."""
+    """Cut a text to `limit` characters, and replace lone surrogates, which JSON allows."""
     return value[:limit].encode("utf-8", "replace").decode() if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""What the evaluation of a challenge works with: the ports to the outside, and its options."""
+"""Ports and options of the evaluation of a challenge."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ class Options:
     settings: Settings
     plan: EvaluationPlan
     seconds: float  # How long the models may take
-    gives_up: bool = False  # The window is nearly over: what cannot be read gets its verdict, and a person looks
+    gives_up: bool = False  # The scoring window is nearly over: reject what cannot be read, and ask for a review
     dry_run: bool = False
     sent: Callable[[Receipt], None] = lambda _receipt: None  # Called with every transaction

@@ -1,4 +1,4 @@
-"""Evaluate a challenge and post its winners; a second call continues the first."""
+"""Evaluate a challenge and post its winners; a repeated call continues the first."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from clara_eval.judge.calibration_gate import why_not_alone
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How an evaluation ended. `receipt` is None only while a review or the window for objections is waited for."""
+    """The end of an evaluation; `receipt` is None only during a review or the window for objections."""
 
     challenge: Challenge
-    ran: EvaluationResult | None  # None if nothing was run: the result was found on the chain, or is the recorded one
+    ran: EvaluationResult | None  # None if the result was found on the chain or in the archive
     digest: str | None
     receipt: Receipt | None
     review: Review | None
     draft: AnnouncedDraft | None = None  # Announced and open for objections; then `receipt` is None, too
-    retry_seconds: float | None = None  # When to look again, if time alone changes something
+    retry_seconds: float | None = None  # When to evaluate again, if time alone changes something
     winners_found: Winners | None = None  # None if the result was found on the chain
 
     @property
@@ -49,12 +49,12 @@ class Evaluation:
 
     @property
     def outcome(self) -> str:
-        """How the transaction ended; `review` without one."""
+        """The outcome of the transaction; `review` without one."""
         return self.receipt.outcome.value if self.receipt else "review"
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to wait for: a person, the chain or a new attempt."""
+        """Whether neither a person, the chain nor a new attempt is waited for."""
         return self.outcome not in {"review", SendOutcome.REVERTED.value, SendOutcome.UNKNOWN.value}
 
 
@@ -69,7 +69,7 @@ class PostDecision:
 async def evaluate_challenge(
     challenge: Challenge, ports: Ports, options: Options, status: StatusWriter, *, is_open: bool, now: int
 ) -> Evaluation:
-    """Evaluate a challenge that `pin_challenge` read, and post the result unless somebody is waited for."""
+    """Evaluate a challenge from `pin_challenge`, and post the result unless a review or objections wait."""
 
     async def explain(reason: str) -> None:
         await status.say(status.status.status, reason=reason)
@@ -77,7 +77,7 @@ async def evaluate_challenge(
     sender = replace(ports.sender, notices=[*ports.sender.notices, explain], is_dry=options.dry_run)
     ports = replace(ports, sender=sender)
     if is_open and sender.can_sign:
-        # Past its deadline and still open: it is moved on to scoring before anything is paid for.
+        # Past its deadline and still open: move it on to scoring before anything is paid for.
         options.sent(await advance(challenge, sender=ports.sender, is_seen_open=True))
         if challenge.submission_count < MIN_SUBMISSIONS:
             raise Unscorable("Fewer than two agents submitted: the contract cancelled the challenge and refunded it.")
@@ -88,8 +88,8 @@ async def evaluate_challenge(
         decision = await before_post(case, found, status)
         if decision.then != "run again":
             receipt = await post_result(case, found, status) if decision.then == "post" else None
-            waits = (decision.review, decision.draft, decision.retry_seconds)
-            return Evaluation(challenge, found.result, found.digest, receipt, *waits, found.winners)
+            waiting = (decision.review, decision.draft, decision.retry_seconds)
+            return Evaluation(challenge, found.result, found.digest, receipt, *waiting, found.winners)
         now = await case.chain_now()
 
 
@@ -111,22 +111,20 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
 
 
 async def before_post(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision:
-    """Decide whether this result is posted now. A change of the evidence has the round run again."""
+    """Decide whether this result is posted now; "run again" means that its evidence has changed."""
     review = found.review if found.result is None else await _review(case, found, found.result)
     if case.options.dry_run:
         return PostDecision("post", review)
     if review is not None and review.state != "approved":
         return await _wait_for_review(case, found, review, status)
-    held = None
-    if case.options.settings.objection_window and found.disputed is None:
-        held = await _hear_objections(case, found, status)
-    return held or PostDecision("post", review)
+    can_object = case.options.settings.objection_window and found.disputed is None
+    return (await _hear_objections(case, found, status) if can_object else None) or PostDecision("post", review)
 
 
 async def _wait_for_review(
     case: RoundCase, found: RecordedResult, review: Review, status: StatusWriter
 ) -> PostDecision:
-    """Wait for a person; once the time for that is over, the clock rules and the round is run with its ruling."""
+    """Wait for a reviewer; after `posts_at` apply the default ruling and run the round again."""
     now = await case.chain_now()
     if review.posts_at is not None and now >= review.posts_at:
         await case.journal.drop("digest")
@@ -142,17 +140,17 @@ async def _wait_for_review(
 
 
 async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult) -> Review | None:
-    """Ask for a review if there is a reason; None if there is none."""
-    challenge, disputed, said = case.challenge, found.disputed, found.review
-    if said is not None and said.state == "rejected":
-        raise NeedsReview(f"The result was rejected in review: {said.note or 'no note'}.")
+    """Request a review if there is a reason for one; None without a reason."""
+    challenge, disputed, earlier = case.challenge, found.disputed, found.review
+    if earlier is not None and earlier.state == "rejected":
+        raise NeedsReview(f"The result was rejected in review: {earlier.note or 'no note'}.")
     is_due = disputed is not None and case.window.at(await case.chain_now()).must_post
     reasons = review_reasons(result.flags, result.rulings, await _terms(case, result, None if is_due else disputed))
     if not reasons or (is_due and disputed is not None and disputed.changes_nothing(result)):
-        return None  # a draft is announced only once it is approved, and an objection does not undo that
-    if said is not None and said.state != "waiting":
-        return said
-    since = said.requested_at if said is not None else await case.chain_now()
+        return None  # a draft is announced only after its approval, which an objection does not undo
+    if earlier is not None and earlier.state != "waiting":
+        return earlier
+    since = earlier.requested_at if earlier is not None else await case.chain_now()
     codes = [reason.code for reason in reasons]
     posts_at = default_moment(case.window, codes, since) if result.ranking else None
     then = "it is posted as it is ranked"
@@ -179,13 +177,13 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
 
 
 async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
-    """Announce the result, wait until the window for objections is over, and have disputed steps done again."""
+    """Announce the result, wait for the end of the window for objections, and reopen disputed steps."""
     now = await case.chain_now()
     store, window, seconds = case.ports.store, case.window.at(now), case.options.settings.objection_window
     draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
     if now < draft.until:
-        said = "The result is announced; its submitters may object before it is posted."
-        await status.say("publishing", 91, reason=said, objectionsUntil=draft.until)
+        text = "The result is announced; its submitters may object before it is posted."
+        await status.say("publishing", 91, reason=text, objectionsUntil=draft.until)
         return PostDecision("wait", draft=draft, retry_seconds=float(draft.until - now))
     objections = await raised(case.journal, draft.digest)
     if not objections:

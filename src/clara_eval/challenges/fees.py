@@ -1,4 +1,4 @@
-"""Who pays for an evaluation, to the unit: the platform, the prize pool, or the poster."""
+"""Compute the fee of an evaluation, paid by the platform, the prize pool or the poster."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clara_eval.core.model import MICRO
 
 FeeMode = Literal["platform", "prize_pool", "poster"]
 
-SHARE_BPS = 100
+SHARE_BPS = 100  # Of the prize pool
 MIN_FEE_USD = 1
 MAX_FEE_USD = 50
 
@@ -18,9 +18,9 @@ MAX_FEE_USD = 50
 @dataclass(frozen=True, slots=True)
 class Fee:
     mode: FeeMode
-    amount: int  # What the evaluation costs the poster
+    amount: int  # The fee in base units, 0 if the platform pays
     escrow: int  # The prize pool that goes into the contract
-    total: int  # What leaves the poster's wallet, the contract's bond aside
+    total: int  # The poster's payment without the contract's bond
     decimals: int
 
     @property
@@ -32,7 +32,7 @@ class Fee:
 
 
 def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: int | None = None) -> Fee:
-    """The fee of one challenge. Fractions of a unit fall in the poster's favour, except in an explicit quote."""
+    """Compute the fee of one challenge, rounded down to base units; a quote is rounded up."""
     if mode not in get_args(FeeMode):
         remedy = f"Use one of: {', '.join(get_args(FeeMode))}."
         raise BadInput(f"Fee mode {mode!r} is not known.", path="feeMode", remedy=remedy)
@@ -45,8 +45,8 @@ def fee(mode: FeeMode, prize_pool_units: int, decimals: int, quote_micro_usd: in
     dollar: int = 10**decimals
     if mode == "poster":
         if quote_micro_usd is None:
-            said = "The poster pays the evaluation, and its price is not known: a judge has no known token price."
-            raise BadInput(said, path="quote", remedy="Choose judges with known prices, or another fee mode.")
+            text = "The poster pays the evaluation, and its price is not known: a judge has no known token price."
+            raise BadInput(text, path="quote", remedy="Choose judges with known prices, or another fee mode.")
         if quote_micro_usd < 0:
             raise BadInput("A quote cannot be negative.", path="quote")
         amount = -(-quote_micro_usd * dollar // MICRO)

@@ -1,6 +1,6 @@
-"""The models of one run: each on its line, all with one budget, within one reservation of the ledger.
+"""Open the models of one run with a shared budget, reserved in the ledger of costs.
 
-Invariant: what a run may spend is reserved under every cap before its first call; it cannot spend more.
+Invariant: the budget of a run is reserved under every cap before its first call; it cannot spend more.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from clara_eval.judge.retrying_llm import CallListener, Gate, RetryingLlm, Retry
 from clara_eval.judge.structured_llm import AnswerAhead, CachedLlm, FallbackLlm
 from clara_eval.store.sql_store import SqlStore
 
-LEAST_BOUND = 8_192  # Tokens of an answer that a small cap still leaves: a model that thinks needs them
-UNKNOWN_THINKING = 8_192  # Reserved beyond the limit of an answer at a foreign endpoint, which may leave thinking out
-PaidRound = Challenge | FolderVenue  # What has a run, a poster and a number of submissions
+LEAST_BOUND = 8_192  # Tokens: no cap lowers the limit of an answer below this, because thinking models need them
+UNKNOWN_THINKING = 8_192  # Tokens reserved above the limit at other endpoints, which may not count thinking
+PaidRound = Challenge | FolderVenue  # Both have a run, a poster and a number of submissions
 
 
 @dataclass(slots=True)
 class Reservation:
-    """The line of the ledger under which one run spends; `unsure` has a line of its own."""
+    """The ledger's line for the cost of one run; the cost of unanswered calls, `unsure`, has its own."""
 
     store: SqlStore
     challenge: PaidRound
     caps: Caps
-    unsure: int
-    line: int | None = None
-    most: int = 0
+    unsure: int  # Micro-USD
+    line: int | None = None  # Its id in the ledger
+    most: int = 0  # Micro-USD reserved by `extend`
 
     async def take(self, most: int) -> None:
         run, poster = self.challenge.run, self.challenge.poster
         self.line = await self.store.reserve_spend(run, poster, "evaluation", max(0, most - self.unsure), self.caps)
 
     async def extend(self, needed: int) -> int:
-        """Reserve more for answers that are longer than quoted, at most the challenge's cap; return what it is now."""
+        """Reserve more for answers longer than quoted, up to the challenge's cap; return the new amount."""
         cap = self.caps.per_challenge
         wanted = needed + LEAST_RESERVE if cap is None else min(needed + LEAST_RESERVE, cap)
         if wanted >= needed and wanted > self.most:
@@ -68,7 +68,7 @@ class Reservation:
 
 
 def check_worth_starting(quoted: Quote, cap: int | None) -> None:
-    """Raise `Deferred` for a cap that does not even pay for entries of usual size."""
+    """Raise Deferred if the cap does not pay for entries of usual size."""
     expected = quoted.models_micro_usd
     if cap is None or expected is None or expected <= cap:
         return
@@ -103,16 +103,15 @@ class ModelPool:
     settings: Settings
     store: SqlStore
     watch: CallListener | None = None  # Set by a service that counts calls
-    poll_seconds: float = 20.0  # Between two looks at a batch
-    patience: RetryPolicy = field(default_factory=RetryPolicy)  # How long an outage is waited for within one attempt
-    quote_root: bytes | None = None  # Another root of enclaves' certificates than Intel's, in DER
+    poll_seconds: float = 20.0  # Between two polls of a batch
+    patience: RetryPolicy = field(default_factory=RetryPolicy)  # For outages within one attempt
+    quote_root: bytes | None = None  # Root certificate of enclaves in DER, instead of Intel's
     _llms: dict[str, ConnectedLlm] = field(default_factory=dict)
-    _gates: dict[str, Gate] = field(default_factory=dict)
-    """Of each judge one for all runs: how many calls it bears at once is the provider's affair."""
+    _gates: dict[str, Gate] = field(default_factory=dict)  # One per judge for all runs: the provider limits concurrency
     _attested: dict[tuple[str, str], Attested] = field(default_factory=dict)
 
     def affordable(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
-        """The plan with the limits of answers, and no more games than the cap of one challenge buys, with a margin."""
+        """Return the plan with limits on answers, and no more games than the challenge's cap pays for."""
         cap = caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
         tokens = providers.token_limits(self.settings, [providers.parse_judge(name) for name in plan.models])
@@ -130,7 +129,7 @@ class ModelPool:
         return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
 
     def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
-        """The money for reading, counted by the dearest reader; None without a cap, a price, or anything to read."""
+        """Return the budget for reading at the dearest reader's price; None without a cap or price."""
         line = next((line for line in quoted.lines if line.purpose == "features"), None)
         cards = [card for card in map(self.card, plan.readers) if card is not None]
         if cap is None or line is None or not line.micro_usd or len(cards) < len(plan.readers):
@@ -154,22 +153,22 @@ class ModelPool:
     async def open_run(
         self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan, seconds: float
     ) -> AsyncIterator[RunModels]:
-        """Open the models of a run; on leaving, what was spent replaces what was reserved."""
+        """Open the models of a run; at the end, its cost replaces the reservation."""
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum(cost or 0 for _, _, cost in await self.store.calls_of(challenge.run))
         caps, quoted = caps_of(self.settings), self.run_quote(challenge, config, plan)
         if caps.tightest is not None and quoted.unpriced:
-            raise no_price(quoted.unpriced[0])  # before anything is read
+            raise no_price(quoted.unpriced[0])  # before the first paid call
         is_costly = any(self.card(name) != FREE for name in plan.models)
         most = quoted.most_to_spend(caps, spent) if is_costly else None
         is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
         expected = quoted.models_micro_usd
         if is_answered:
-            most = spent  # everything is answered; what a late entry needs is reserved when it is asked
+            most = spent  # everything is answered; calls for a late entry extend the reservation
         elif most is not None and not spent:
             check_worth_starting(quoted, caps.tightest)
-        wasted_at = f"wasted/{','.join(plan.models)}/"  # another jury, or a restart, begins anew
-        earlier = await self.store.entries(challenge.run, wasted_at)
+        wasted_prefix = f"wasted/{','.join(plan.models)}/"  # another jury, or a restart, begins at 0
+        earlier = await self.store.entries(challenge.run, wasted_prefix)
         wasted = sum(int(amount) for _, amount in earlier)
         ledger = Reservation(self.store, challenge, caps, unsure)
         kept = quoted.kept_for_comparing(caps.tightest)
@@ -180,7 +179,7 @@ class ModelPool:
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
             for name in plan.models
         }
-        # Last before the run: a model that cannot be built must not leave a reservation behind.
+        # Reserve last: a model that cannot be built must not leave a reservation behind.
         if is_costly and not is_answered:
             await ledger.take(most or spent)
         try:
@@ -191,11 +190,11 @@ class ModelPool:
             raise
         finally:
             if budget.wasted > wasted:
-                await self.store.add_entry(challenge.run, f"{wasted_at}{len(earlier)}", str(budget.wasted - wasted))
+                await self.store.add_entry(challenge.run, f"{wasted_prefix}{len(earlier)}", str(budget.wasted - wasted))
             for name in plan.models:
                 self._attested.pop((name, challenge.run), None)
             if ledger.line is not None:
-                # What may have been charged for nothing has a line of its own, for good.
+                # Calls that may have been charged without an answer keep their own line in the ledger.
                 if budget.unsure_micro_usd:
                     await self.store.add_unsure(challenge.run, budget.unsure_micro_usd)
                 await self.store.settle_spend(ledger.line, budget.spent - unsure - budget.unsure_micro_usd)
@@ -210,7 +209,7 @@ class ModelPool:
         policy = replace(self.patience, deadline=clock() + seconds)
         gate = self._gates.setdefault(name, Gate(at_once, clock=clock))
         llm, card = self._judge(name, run), self.card(name)
-        # An endpoint of others may leave thinking out of the limit: the providers' own count it.
+        # Endpoints other than the provider's own may not count thinking towards the limit.
         is_foreign_thinker = judge.base_url is not None and provider.thinks(judge)
         beyond_limit = UNKNOWN_THINKING if is_foreign_thinker else 0
         retrying = RetryingLlm(llm, budget, card, policy, gate, self.watch, beyond_limit)
@@ -234,11 +233,11 @@ class ModelPool:
         if in_batches is None or self.settings.batches != "auto":
             return None
 
-        async def look(prompts: Sequence[Prompt]) -> None:
+        async def answer_ahead(prompts: Sequence[Prompt]) -> None:
             batch = providers.BatchRun(self._llm(name), self.store, run, budget, self.card(name), self.poll_seconds)
             await in_batches(batch, prompts, ends_at - clock())
 
-        return look
+        return answer_ahead
 
     def _llm(self, name: str) -> ConnectedLlm:
         if name not in self._llms:

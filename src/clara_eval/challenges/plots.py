@@ -1,4 +1,4 @@
-"""Plots of a ranking as SVG text, by the template `plots.svg`: ratings with intervals, and the win matrix."""
+"""Plots of a ranking as SVG text from the template `plots.svg`: ratings with intervals, win matrix."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from clara_eval.ranking import Ranking, Tally
 
 MOST_ROWS = 60
-LABEL = 26
-LEFT, RIGHT = 210, 780  # Where the scale of ratings begins and ends
+LABEL_CHARS = 26
+LEFT, RIGHT = 210, 780  # Ends of the rating axis in pixels
 
 
 def ratings_svg(ranking: Ranking) -> str:
-    """One row per item: Elo as a dot, the 90 % range as a bar, paid places in colour."""
+    """Draw one row per item: Elo as a dot, the 90 % interval as a bar, paid places in colour."""
     shown = ranking.standings[:MOST_ROWS]
     low, high = min(s.low for s in shown), max(s.high for s in shown)
     pad = max(10.0, 0.04 * (high - low))
@@ -31,11 +31,11 @@ def ratings_svg(ranking: Ranking) -> str:
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= raw * 0.999)
     marks = range(int(np.ceil(low / step - 1e-9)), int(high / step + 1e-9) + 1)
     ticks = [(x(tick), f"{tick:g}") for tick in (round(float(mark * step), 10) for mark in marks)]
-    return _drawn("ratings", ranking, rows=rows, ticks=ticks, note=margin.sentence)
+    return _render("ratings", ranking, rows=rows, ticks=ticks, note=margin.sentence)
 
 
 def win_matrix_svg(ranking: Ranking, table: Tally) -> str:
-    """Share of points of the row item against the column item, best first; empty where they never met."""
+    """Draw the share of points of each item against each other, best first; empty if they never met."""
     names, size = [standing.item for standing in ranking.standings], len(ranking.standings)
     key = table.first * size + table.second
     points = np.bincount(key, table.points, size * size).reshape(size, size)
@@ -45,27 +45,27 @@ def win_matrix_svg(ranking: Ranking, table: Tally) -> str:
     places = {item: number for number, item in enumerate(table.items)}
     order = np.array([places[item] for item in names])
     share = np.where(total > 0, won / np.maximum(total, 1), np.nan)[np.ix_(order, order)][:MOST_ROWS, :MOST_ROWS]
-    return _drawn("matrix", ranking, shown=names[:MOST_ROWS], share=share.tolist())
+    return _render("matrix", ranking, shown=names[:MOST_ROWS], share=share.tolist())
 
 
-def _drawn(kind: str, ranking: Ranking, **values: object) -> str:
+def _render(kind: str, ranking: Ranking, **values: object) -> str:
     from jinja2 import Environment  # noqa: PLC0415 - of the extra `server`; ranking a file needs no plot
 
     folder = resources.files("clara_eval.challenges")
     environment = Environment(autoescape=True, finalize=_visible, trim_blocks=True, lstrip_blocks=True)
     environment.filters["short"] = _short
-    # Plain classes instead of CSS variables: converters other than browsers know them.
+    # Plain classes instead of CSS variables, which converters other than browsers do not support.
     style = folder.joinpath("plots.css").read_text(encoding="utf-8")
     template = environment.from_string(folder.joinpath("plots.svg").read_text(encoding="utf-8"))
     return template.render(kind=kind, ranking=ranking, most=MOST_ROWS, left=LEFT, style=style, **values)
 
 
 def _visible(value: object) -> object:
-    """What XML cannot hold and what hides or turns text becomes a dot."""
+    """Replace characters that XML forbids, or that hide or reverse text, by a dot."""
     return "".join(c if c.isprintable() else "·" for c in value) if type(value) is str else value
 
 
 def _short(text: str) -> str:
     if text.startswith("0x") and len(text) > 18:
         return f"{text[:8]}…{text[-6:]}"
-    return text if len(text) <= LABEL else text[: LABEL - 1] + "…"
+    return text if len(text) <= LABEL_CHARS else text[: LABEL_CHARS - 1] + "…"

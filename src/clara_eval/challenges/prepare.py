@@ -1,4 +1,4 @@
-"""What is settled before a round is run: metadata, hidden harness, plan, rulings, disputes."""
+"""Settle the inputs of a round before it is run: metadata, hidden harness, plan, rulings, disputes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clara_eval.chain.model import Challenge
 from clara_eval.chain.sender import Intention
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.challenges.context import Options, Ports
-from clara_eval.challenges.review import Disputed, Review, moment_words, read_disputed, read_review, reopen, rulings_of
+from clara_eval.challenges.review import Disputed, Review, format_utc, read_disputed, read_review, reopen, rulings_of
 from clara_eval.challenges.status import StatusWriter, read_attempts
 from clara_eval.challenges.venue import ChallengeVenue, round_of, window_of
 from clara_eval.core.codec import JsonCodec
@@ -25,11 +25,11 @@ from clara_eval.evaluation.round import EvaluationPlan, Round, Ruling, Window, i
 from clara_eval.evaluation.sources import MISSED_KEY
 from clara_eval.evaluation.trace import Journal, Restart
 
-REVEAL_SHARE = 0.25  # Of the scoring window: how long a round waits for a hidden harness
+REVEAL_SHARE = 0.25  # Share of the scoring window for which a round waits for a hidden harness
 TEXT = JsonCodec(str)
-VERSION = "version"  # The journal's entry with the version of the program that began the round
+VERSION = "version"  # Journal entry with the version of the program that began the round
 RESTARTS, RESTARTED = "restart/", JsonCodec(tuple[Restart, tuple[str, ...]])
-"""The journal's entries with every restart, and the requests that were paid for by then."""
+"""Journal entries with every restart, and the requests paid for before it."""
 TAKEN_OVER = "Another version of the evaluator began this round; this one starts it again and uses what is paid for."
 _log = structlog.get_logger(__name__)
 
@@ -41,7 +41,7 @@ class RoundCase:
     journal: Journal
     ports: Ports
     options: Options
-    is_open: bool  # Whether the contract still takes submissions, so that no post can be rehearsed
+    is_open: bool  # Whether the contract is still Open, so that no post can be rehearsed
     is_taken_over: bool = False  # Whether another version of the program began the round
 
     @property
@@ -59,7 +59,7 @@ class RoundCase:
         return await read_document(store, challenge.chain_id, scores_key(challenge.address)) or {}
 
     async def review_of(self, digest: str) -> Review | None:
-        """What a person said about exactly this result."""
+        """Return the review of exactly this result, if any."""
         found = await read_review(self.ports.store, self.challenge.chain_id, self.challenge.address)
         return found if found is not None and found.digest == digest else None
 
@@ -67,29 +67,29 @@ class RoundCase:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     venue: ChallengeVenue
-    plan: EvaluationPlan  # As it is recorded: rulings are not applied
+    plan: EvaluationPlan  # As recorded, without the rulings
     rulings: tuple[Ruling, ...]
     reveal: Reveal | None
     tries_again: bool  # Whether entries that could not be read are tried once more
 
 
 async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
-    """Settle everything that a run takes as given. Raises NotYet while a hidden harness is waited for."""
+    """Settle the inputs of a run; NotYet while a hidden harness is waited for."""
     challenge, journal = case.challenge, case.journal
-    reveal = await _reveal(case, now)
+    reveal = await _settle_reveal(case, now)
     is_withheld = reveal is not None and reveal.content is None
     status.note(warning=WITHHELD if is_withheld else TAKEN_OVER if case.is_taken_over else None)
     plan = await journal.saved("plan", PLAN)
     if plan is not None and plan.judges != case.options.plan.judges:
         attempts = await read_attempts(case.ports.store, challenge.chain_id, challenge.address)
         if attempts.failures > 0 and not await journal.has("digest"):
-            # Other judges were named since a failure: they take over. What the first answered stays paid, in no trace.
+            # Judges were changed after a failure: the new ones start over, and no earlier answer is in the trace.
             await journal.drop("plan", "unanswered")
             plan = None
     if plan is None:
         affordable = case.ports.models.affordable(challenge, case.given.config, case.options.plan)
         plan = await journal.keep("plan", PLAN, affordable)
-    disputed = await _disputed(case, now)
+    disputed = await _settle_dispute(case, now)
     ruled = await read_rulings(journal)
     review = await read_review(case.ports.store, challenge.chain_id, challenge.address)
     is_settled = (review is not None and review.state == "approved") or await case.is_signed()
@@ -117,7 +117,7 @@ async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_
 
 
 async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bool:
-    """Start a round of another version again: what it fetched and paid is used, what it computed is dropped."""
+    """Restart a round that another version began: keep what was fetched and paid, drop what was computed."""
     store, begun_by, ours = ports.store, await journal.saved(VERSION, TEXT), code_version()
     if begun_by == ours:
         return False
@@ -127,7 +127,7 @@ async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bo
         digest = await journal.saved("digest", TEXT)
         is_approved = review is not None and (review.state, review.digest) == ("approved", digest)
         if is_approved or await store.transactions(journal.run, Intention.POST_SCORES):
-            return True  # the result stays, and is posted as it is recorded
+            return True  # the recorded result is posted
         await _note_restart(challenge, ports, journal, begun_by or "unknown")
         await journal.drop("digest", "unanswered", VERSION, prefix="executed/")
         await journal.drop_unreadable("plan", PLAN)
@@ -137,19 +137,19 @@ async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bo
 
 
 async def _note_restart(challenge: Challenge, ports: Ports, journal: Journal, begun_by: str) -> None:
-    before = [told for told, _ in await journal.all(RESTARTS, RESTARTED)]
-    begun_by = before[-1].finished_by if before else begun_by  # killed here, this program comes a second time
+    earlier = [restart for restart, _ in await journal.all(RESTARTS, RESTARTED)]
+    begun_by = earlier[-1].finished_by if earlier else begun_by
     if begun_by == code_version():
-        return
-    head = await ports.chain.blocks.head()  # of a node that may be late
-    at = max(head.timestamp, challenge.block.timestamp, *(one.at for one in before))
+        return  # noted already, before this program was killed
+    head = await ports.chain.blocks.head()
+    at = max(head.timestamp, challenge.block.timestamp, *(one.at for one in earlier))  # a node may be behind
     requests = tuple([request for request, _, _ in await ports.store.calls_of(journal.run)])
-    told = Restart(at, begun_by, code_version(), len(requests))
-    await journal.keep(f"{RESTARTS}{len(before):04}", RESTARTED, (told, requests))
+    restart = Restart(at, begun_by, code_version(), len(requests))
+    await journal.keep(f"{RESTARTS}{len(earlier):04}", RESTARTED, (restart, requests))
 
 
-async def _reveal(case: RoundCase, now: int) -> Reveal | None:
-    """What was revealed, decided once; None if nothing is hidden. Raises NotYet while there is time to wait."""
+async def _settle_reveal(case: RoundCase, now: int) -> Reveal | None:
+    """Return the revealed harness, settled once; None if none is hidden, NotYet while it may still come."""
     spec, challenge = case.given.config.harness, case.challenge
     if spec is None or not spec.hidden:
         return None
@@ -162,20 +162,18 @@ async def _reveal(case: RoundCase, now: int) -> Reveal | None:
     elif now < until:
         raise NotYet(
             f"The hidden harness of {challenge.address} is not revealed yet; the round waits for it until "
-            f"{moment_words(until)}.",
+            f"{format_utc(until)}.",
             remedy="The poster reveals it with `clara-eval harness reveal`.",
         )
     content = None if text is None else base64.b64encode(text.encode()).decode()
     return await case.journal.keep("reveal", REVEAL, Reveal(content))
 
 
-async def _disputed(case: RoundCase, now: int) -> Disputed | None:
-    """What was objected to. If the other judge is not done in time, the draft stays, and the objections with it."""
-    # Else a submitter could keep a result from being posted by objecting while that judge is away.
+async def _settle_dispute(case: RoundCase, now: int) -> Disputed | None:
+    """Return the recorded dispute; if its judge is not done in time, the draft stays with its objections."""
+    # Otherwise a submitter could prevent a post by an objection during an outage of that judge.
     found = await read_disputed(case.journal)
-    if found is None or found.judge is None or not case.window.at(now).must_post:
-        return found
-    if await case.is_signed():
+    if found is None or found.judge is None or not case.window.at(now).must_post or await case.is_signed():
         return found
     unjudged = replace(found, judge=None)
     await reopen(unjudged, case.journal)

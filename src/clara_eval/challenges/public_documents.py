@@ -1,4 +1,4 @@
-"""Build the public documents of one evaluation: features, comparisons, scores, money that may be misplaced."""
+"""Build the public documents of one evaluation: features, comparisons, scores, misplaced money."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ MOST_CRITERIA = 4000  # Characters of the criteria that the scores repeat; all o
 
 
 def features_pairs(address: str, at: int, features: Mapping[Address, SubmissionFacts]) -> Iterator[tuple[str, str]]:
-    """The facts of each entry; `at` is the time of the pinned block, so that every run writes the same."""
+    """Yield key and facts of each entry; `at` is the time of the pinned block, so that runs agree."""
     for account, facts in sorted(features.items()):
         yield features_key(address, account), plain_json({**facts.to_json(), "extractedAt": at})
 
 
 def public_keys(address: str, at: int, result: EvaluationResult) -> Iterator[tuple[str, str]]:
-    """Features and comparisons; a large round by rules has one key `verdicts` instead of its pairs."""
+    """Yield features and comparisons; a large round by rules has one key `verdicts` instead of pairs."""
     yield from features_pairs(address, at, result.features)
     if isinstance(result.comparisons, RuledComparisons):
         verdicts = ruled_verdicts(result.comparisons) | result.schema.to_json() | {"schedule": result.schedule}
         yield verdicts_key(address), plain_json(verdicts)
         return
-    asked: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    by_pair: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for comparison in result.comparisons:
-        asked[comparison.first, comparison.second].append(comparison)
-    for (first, second), votes in asked.items():
+        by_pair[comparison.first, comparison.second].append(comparison)
+    for (first, second), votes in by_pair.items():
         yield pairwise_key(address, first, second), plain_json(votes_document(votes))
 
 
@@ -84,8 +84,8 @@ def rows_on_chain(winners: Sequence[WinnerPrize]) -> list[LeaderboardRow]:
 def _row(
     rank: int, account: str, agent: int | None, score: int, prize: str | None, more: Mapping[str, object]
 ) -> LeaderboardRow:
-    told = {"address": account, "agentId": agent, "rank": rank, "score": score, "prizeAmount": prize}
-    return LeaderboardRow.model_validate(told | dict(more))
+    fields = {"address": account, "agentId": agent, "rank": rank, "score": score, "prizeAmount": prize}
+    return LeaderboardRow.model_validate(fields | dict(more))
 
 
 def leaderboard_rows(
@@ -96,8 +96,8 @@ def leaderboard_rows(
     places = {placed.account: number for number, placed in enumerate(result.placed, start=1)}
 
     def row(account: Address, score: int, more: dict[str, object]) -> LeaderboardRow:
-        told = (places[account], account, agents.get(account), score, prizes.get(account))
-        return _row(*told, more | {"executed": executed.get(account)})
+        values = (places[account], account, agents.get(account), score, prizes.get(account))
+        return _row(*values, more | {"executed": executed.get(account)})
 
     rows = [
         row(one.submission.submitter, 0, {"status": "rejected", "code": one.code, "reason": one.reason})
@@ -117,7 +117,7 @@ async def keep_calibration(store: PublicKeys, chain_id: int, found: Calibration)
 
 
 async def known_calibration(keys: PublicKeys, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:
-    """Return the calibration for this kind of work, else the one with most labels."""
+    """Return the calibration for this kind of work, else the one with the most labels."""
     rows = await keys.items(chain_id, calibration_key(judge, prompt, ""))
     found = [CALIBRATION.read_text(text) for _, text in rows]
     exact = [one for one in found if one.work == work]
@@ -125,7 +125,7 @@ async def known_calibration(keys: PublicKeys, chain_id: int, judge: str, prompt:
 
 
 async def calibrations(case: RoundCase, result: EvaluationResult) -> dict[str, Calibration | None]:
-    """What is known of each judge that voted; empty if rules did, which need no calibration."""
+    """Return the calibration of each judge that voted; empty for rules, which need none."""
     if isinstance(result.comparisons, RuledComparisons):
         return {}
     voters = sorted({comparison.judge for comparison in result.comparisons if comparison.winner is not None})
@@ -141,12 +141,12 @@ def prize_usd(case: RoundCase) -> float | None:
 
 
 async def misplaced(case: RoundCase, result: EvaluationResult) -> dict[str, object] | None:
-    """The document about misplaced money (`Misplaced`); None if nobody is ranked."""
+    """Build the document about misplaced money (`Misplaced`); None without a ranking."""
     ranking, worth = result.ranking, prize_usd(case)
     if ranking is None:
         return None
-    told = [_agreement(judge, found) for judge, found in (await calibrations(case, result)).items()]
-    agreement = "; ".join(told) or "rules: no calibration needed"
+    judges = (await calibrations(case, result)).items()
+    agreement = "; ".join(_agreement(judge, found) for judge, found in judges) or "rules: no calibration needed"
     return Misplaced(
         share=ranking.misallocation,
         usd=None if worth is None else round(ranking.misallocation * worth, 2),
@@ -159,5 +159,5 @@ async def misplaced(case: RoundCase, result: EvaluationResult) -> dict[str, obje
 def _agreement(judge: str, found: Calibration | None) -> str:
     if found is None or found.clear.value is None:
         return f"{judge}: not calibrated"
-    sure = "no guarantee from so few labels" if found.alone is None else found.alone.sentence
-    return f"{judge}: agrees with people on {found.clear.value:.0%} of clear pairs; {sure}"
+    guarantee = "no guarantee from so few labels" if found.alone is None else found.alone.sentence
+    return f"{judge}: agrees with people on {found.clear.value:.0%} of clear pairs; {guarantee}"

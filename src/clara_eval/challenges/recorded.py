@@ -1,4 +1,4 @@
-"""A result that is recorded under the digest of its trace, run now or read from the archive."""
+"""Record the result of a run under the digest of its trace, or read a recorded one from the archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clara_eval.evaluation.sources import UNANSWERED
 from clara_eval.evaluation.trace import Evidence, Notes, Restart, TraceFile, render
 from clara_eval.store.trace_archive import drafted, save_trace, stream_trace
 
-AT_ONCE = 2000  # Public keys in one write; a round of many games has more than memory should hold
+AT_ONCE = 2000  # Public keys per write: those of a round with many games should not all be in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,40 +27,39 @@ class RecordedResult:
     digest: str
     winners: Winners
     disputed: Disputed | None
-    result: EvaluationResult | None  # None if it is read from the archive
-    review: Review | None = None  # What a person said about exactly this result
+    result: EvaluationResult | None  # None if read from the archive
+    review: Review | None = None  # Of exactly this result
     tries_again: bool = False  # Whether entries that could not be read are tried once more before the post
 
 
 async def record_result(case: RoundCase, prepared: Prepared, result: EvaluationResult) -> RecordedResult:
-    """Write the trace and the public keys. Raises Disagrees if an earlier run gave another digest."""
-    challenge, store = case.challenge, case.ports.store
-    venue = prepared.venue
+    """Write the trace and the public keys; Disagrees if scores are posted with another digest."""
+    challenge, store, venue = case.challenge, case.ports.store, prepared.venue
     with drafted(entries(prepared.plan, result, venue.records(result))) as draft:
         await _check_posted(case, draft.digest)
         await case.journal.keep("unanswered", UNANSWERED, result.unanswered)
         await case.journal.note("digest", draft.digest)
-        said = await case.review_of(draft.digest)
-        pieces = draft.pieces(Notes(said.approvals if said else [], await _restarts(case, result)))
+        review = await case.review_of(draft.digest)
+        pieces = draft.pieces(Notes(review.approvals if review else [], await _restarts(case, result)))
         await save_trace(store, challenge.chain_id, challenge.address, pieces, draft.digest)
     keys = public_keys(challenge.address, challenge.block.timestamp, result)
     while bulk := list(islice(keys, AT_ONCE)):
         await store.put_many(challenge.chain_id, bulk)
-    return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, said, prepared.tries_again)
+    return RecordedResult(draft.digest, venue.winners(result), venue.disputed, result, review, prepared.tries_again)
 
 
 async def _restarts(case: RoundCase, result: EvaluationResult) -> list[Restart]:
-    told = [
+    restarts = [
         replace(one, answers=sum(request in result.answers for request in requests))
         for one, requests in await case.journal.all(RESTARTS, RESTARTED)
     ]
-    while told and told[-1].finished_by != code_version():
-        told.pop()  # by a program that was killed before it did anything
-    return told
+    while restarts and restarts[-1].finished_by != code_version():
+        restarts.pop()  # by a version that was killed before it did anything
+    return restarts
 
 
 async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFacts]) -> None:
-    """Keep the facts of a running round, unless scores are posted: those are about the facts that are there."""
+    """Save the facts of a running round, unless scores are posted, which refer to the saved facts."""
     challenge = case.challenge
     if not (await case.scores()).get("postedBy"):
         pairs = features_pairs(challenge.address, challenge.block.timestamp, features)
@@ -68,18 +67,18 @@ async def save_features(case: RoundCase, features: Mapping[Address, SubmissionFa
 
 
 async def _check_posted(case: RoundCase, digest: str) -> None:
-    """Never replace what a posted transaction commits to: the post could not be checked any more."""
+    """Raise Disagrees if a post commits to another trace, which must not be replaced."""
     challenge, scores = case.challenge, await case.scores()
     posted = scores.get("traceDigest") if scores.get("postedBy") == "evaluator" else None
     if posted in {None, digest}:
         return
     if (await case.ports.chain.results.scoring_state(challenge.address)).score_posted_at:
-        said = f"The result of {challenge.address} is posted with the trace {posted}; this run gives {digest}."
-        raise Disagrees(said, remedy="The posted trace is kept. Nothing is to be done here.")
+        text = f"The result of {challenge.address} is posted with the trace {posted}; this run gives {digest}."
+        raise Disagrees(text, remedy="The posted trace is kept. Nothing is to be done here.")
 
 
 async def recorded_result(case: RoundCase) -> RecordedResult | None:
-    """The archived result that a person approved or another version signed; None if the round is to be run."""
+    """Return the archived result that was approved or that another version signed; None to run the round."""
     challenge, store = case.challenge, case.ports.store
     digest = await case.journal.saved("digest", TEXT)
     if digest is None or case.options.dry_run:
@@ -109,6 +108,6 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
         calldata = bytes.fromhex(str(evidence["calldata"]).removeprefix("0x"))
     winners, _ = read_calldata(calldata)
     if post_scores(winners, challenge.contract_version) != calldata:
-        said = f"The recorded calldata of {challenge.address} is not what this version writes for its winners."
-        raise Disagrees(said, remedy="Use the version that recorded it, or start again with `evaluate --restart`.")
+        text = f"The recorded calldata of {challenge.address} is not what this version writes for its winners."
+        raise Disagrees(text, remedy="Use the version that recorded it, or start again with `evaluate --restart`.")
     return RecordedResult(digest, winners, disputed, None, review)

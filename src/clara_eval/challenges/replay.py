@@ -1,4 +1,4 @@
-"""Check the trace of a challenge: replay it, and with a node compare it with what the chain holds."""
+"""Check the trace of a challenge: replay it, and with a node compare it with the chain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Checked(Replay):
     venue: ChallengeVenue
     posted: Posted | None = None
     is_replaced: bool = False  # A reorg replaced the block at which the challenge was read
-    is_first_block: bool = True  # It is the first after the deadline, which two evaluators at two times choose alike
+    is_first_block: bool = True  # Whether it is the first after the deadline, which any evaluator would choose
 
     @property
     def challenge(self) -> Challenge:
@@ -65,7 +65,7 @@ async def check_trace(
     machine: Machine | None = None,
     quotes: Quotes | None = None,
 ) -> Checked:
-    """Check every entry offline; with a chain also that this trace is the one that was posted."""
+    """Check every entry offline; with a chain, also that this is the posted trace."""
     checked = await replay(Checked, lines, ChallengeVenue.read, machine, quotes)
     if chain is None:
         return checked
@@ -76,22 +76,22 @@ async def check_trace(
 
 
 async def _check_facts(challenge: Challenge, posted: Posted | None, chain: EthereumChain) -> None:
-    """Compare the challenge at its block; if a reorg replaced the block, what is frozen just before the post."""
+    """Compare the challenge at its block; if a reorg replaced it, at the block before the post."""
     read_at = challenge.read_at or challenge.block
     is_there = await chain.blocks.is_canonical(challenge.block) and await chain.blocks.is_canonical(read_at)
     if not is_there and posted is None:
         raise BadTrace(f"Block {challenge.block.number} of the trace is not on this chain.", entry="challenge")
     block = read_at if is_there or posted is None else await chain.blocks.block_at(posted.block_number - 1)
     found = await chain.challenges.challenge_at(challenge.address, block)
-    again = replace(found, block=challenge.block, read_at=challenge.read_at)
+    found = replace(found, block=challenge.block, read_at=challenge.read_at)
     if not is_there:
-        again = replace(again, status=challenge.status, score_posted_at=challenge.score_posted_at)
-    if again != challenge:
+        found = replace(found, status=challenge.status, score_posted_at=challenge.score_posted_at)
+    if found != challenge:
         raise BadTrace(f"The chain has other facts about the challenge at block {block.number}.", entry="challenge")
 
 
 async def _check_chain(checked: Checked, chain: EthereumChain) -> Posted:
-    """Compare the chain's own facts, and the digest and the winners in the transaction that posted."""
+    """Compare the challenge, and the digest and winners in the transaction that posted."""
     challenge = checked.challenge
     if chain.chain_id != challenge.chain_id:
         raise BadTrace(f"The node is on chain {chain.chain_id}, the trace on {challenge.chain_id}.", entry="challenge")

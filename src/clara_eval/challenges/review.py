@@ -1,4 +1,4 @@
-"""What people say about a result before its post: the review of a person, objections of submitters."""
+"""Reviews and objections before a post: what a reviewer decides and submitters object to."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class Review:
     requested_at: int
     decided_at: int | None = None
     note: str = ""
-    by: str = ""  # Who decided, as they called themselves
-    posts_at: int | None = None  # When the default is posted, by the chain's clock; None if only a person can do it
-    default: str = ""  # What is posted then, in words
+    by: str = ""  # The name that the reviewer gave
+    posts_at: int | None = None  # When the default is posted, in chain time; None if it needs a person
+    default: str = ""  # What is posted then, as text
     scoring_deadline: int | None = None
 
     @property
     def unless_decided(self) -> str:
         if self.posts_at is None:
             return "Nothing is posted unless you approve it."
-        return f"Unless you decide before {moment_words(self.posts_at)}, {self.default}."
+        return f"Unless you decide before {format_utc(self.posts_at)}, {self.default}."
 
     @property
     def waits_for(self) -> str:
         if self.posts_at is None:
             return MEANINGS["review"]
-        return f"A person may look at the result until {moment_words(self.posts_at)}; then it is posted by itself."
+        return f"A person may look at the result until {format_utc(self.posts_at)}; then it is posted by itself."
 
     @property
     def approvals(self) -> list[Approval]:
@@ -65,11 +65,11 @@ class Review:
         return [Approval(self.digest, self.decided_at or self.requested_at, self.by or OPERATOR, self.note)]
 
     def to_json(self) -> dict[str, object]:
-        told = to_camel_json(self)
-        return {"traceDigest": told.pop("digest"), **told}
+        fields = to_camel_json(self)
+        return {"traceDigest": fields.pop("digest"), **fields}
 
 
-def moment_words(at: int) -> str:
+def format_utc(at: int) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
@@ -95,24 +95,24 @@ async def list_reviews(keys: PublicKeys, chain_id: int) -> list[Review]:
 async def decide(
     keys: PublicKeys, chain_id: int, address: str, state: ReviewState, *, note: str, digest: str | None, by: str
 ) -> Review:
-    """Approve or reject what is waiting; with a digest only if that is the result that waits."""
+    """Approve or reject the waiting result; with a digest, only if it is that result's."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
-    said = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=int(time.time()))
-    return await save_review(keys, chain_id, said)
+    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=int(time.time()))
+    return await save_review(keys, chain_id, decided)
 
 
 def signature(name: str) -> str:
-    """A name as it is kept and published: one line, nothing that hides or turns text, not long."""
+    """Return a name as it is published: one short line without characters that hide or reverse text."""
     return shown(name, NAME_CHARS)
 
 
 def check_waiting(review: Review, digest: str | None) -> Review:
-    """The review, if it waits and this is the result that was looked at."""
+    """Return the review; BadInput if it is decided, or if `digest` is not that of its result."""
     if review.state != "waiting":
         raise BadInput(f"The review of {review.address} is already {review.state}.")
     if digest is not None and digest.lower() != review.digest:
-        said = f"The result that waits is {review.digest}, not {digest[:80]}."
-        raise BadInput(said, path="traceDigest", remedy="It changed since you looked: look at the trace again.")
+        text = f"The result that waits is {review.digest}, not {digest[:80]}."
+        raise BadInput(text, path="traceDigest", remedy="It changed since you looked: look at the trace again.")
     return review
 
 
@@ -131,7 +131,7 @@ class Objection:
 
     @property
     def stage(self) -> RuledStage | None:
-        """What another judge would do again; None if only a person can tell."""
+        """The stage that another judge would repeat; None if only a person can decide."""
         return _STAGES.get(self.about.partition(":")[0])
 
 
@@ -145,24 +145,24 @@ class DraftPlace:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedDraft:
-    """A result that is announced, and until when it may be objected to, by the chain's clock."""
+    """An announced result, and until when submitters may object, in chain time."""
 
     digest: str
     announced_at: int
     until: int
     places: tuple[DraftPlace, ...]
-    margin: str  # How sure the last paid place is, in words
+    margin: str  # How certain the last paid place is, as text
 
 
 @dataclass(frozen=True, slots=True)
 class Disputed:
-    """The draft as it was, who objected, and who does the disputed steps again."""
+    """The draft, the objections to it, and the judge that repeats the disputed steps."""
 
     of: str
     at: int
     places: tuple[DraftPlace, ...]
     raised: tuple[Objection, ...]
-    judge: str | None = None  # None: a person looks, or the draft stays because nobody did in time
+    judge: str | None = None  # None if a person decides, or the draft stays because the judge was late
 
     @property
     def needs_person(self) -> bool:
@@ -178,7 +178,7 @@ DISPUTED_FORM = JsonCodec(Disputed)
 
 
 def objection_message(chain_id: int, address: str, digest: str, about: str, reason: str) -> str:
-    """What the submitter signs (EIP-191): of use for this draft and nothing else."""
+    """Return the text that a submitter signs (EIP-191), valid for this draft only."""
     return (
         f"Clara Eval: object to a draft result\nchain: {chain_id}\nchallenge: {address}\ntraceDigest: {digest}\n"
         f"about: {about}\nreason: {reason}"
@@ -226,10 +226,10 @@ async def read_disputed(journal: Journal) -> Disputed | None:
     return await journal.saved(DISPUTED, DISPUTED_FORM)
 
 
-async def reopen(said: Disputed, journal: Journal) -> None:
-    """Open what a finished run closed; the dispute is written last, and then the round is run anew."""
+async def reopen(disputed: Disputed, journal: Journal) -> None:
+    """Drop what ended the run and record the dispute, so that the round is run again."""
     await journal.drop("digest", "unanswered", DISPUTED)
-    await journal.keep(DISPUTED, DISPUTED_FORM, said)
+    await journal.keep(DISPUTED, DISPUTED_FORM, disputed)
 
 
 def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
@@ -243,16 +243,17 @@ def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
 
 
 def check_recorded(body: object, challenge: Challenge, rulings: Sequence[Ruling]) -> Disputed | None:
+    """Read the objections in a trace; BadTrace if one is not signed or its ruling is missing."""
     if body is None:
         return None
     disputed = DISPUTED_FORM.read(body)
     submitters = {one.submitter for one in challenge.submissions}
     if not disputed.raised or any(a.submitter >= b.submitter for a, b in pairwise(disputed.raised)):
-        said = "Nobody objected, or the objections are not in order of submitter, each once."
-        raise BadTrace(said, entry="objections")
+        text = "Nobody objected, or the objections are not in order of submitter, each once."
+        raise BadTrace(text, entry="objections")
     for one in disputed.raised:
-        said = objection_message(challenge.chain_id, challenge.address, disputed.of, one.about, one.reason)
-        is_signed = one.signature == normal_signature(one.signature) and signer_of(said, one.signature) == one.submitter
+        text = objection_message(challenge.chain_id, challenge.address, disputed.of, one.about, one.reason)
+        is_signed = one.signature == normal_signature(one.signature) and signer_of(text, one.signature) == one.submitter
         if one.submitter not in submitters or not is_signed:
             raise BadTrace(f"The objection of {one.submitter} is not signed by that submitter.", entry="objections")
     if not set(rulings_of(disputed)) <= set(rulings):

@@ -1,6 +1,6 @@
-"""Write the status of an evaluation, say what an error means for it, and count its attempts.
+"""Write the status of an evaluation, map errors to states, and count attempts.
 
-Invariant: everything in the status is public; progress never goes back while an evaluation runs.
+Invariant: everything in the status is public; progress never decreases while an evaluation runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import PublicKeys
 
 _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
-    (Busy, None),  # another process is at it, and writes the status
+    (Busy, None),  # another process evaluates, and writes the status
     (errors.NotOurs, None),  # its poster scores it: nothing failed
     (errors.Stalled, "pending"),
     (errors.Unscorable, "unscorable"),
@@ -33,12 +33,12 @@ _STATE_OF: tuple[tuple[type[BaseException], State | None], ...] = (
     (errors.NotYet, "pending"),
     (errors.Temporary, "pending"),
     (errors.ConfigError, "pending"),
-)  # The first that fits counts; every other error is a failure
-_GRAVITY: tuple[type[BaseException], ...] = (
+)  # The first match counts; every other error is a failure
+_BY_SEVERITY: tuple[type[BaseException], ...] = (
     errors.NotYet, errors.Temporary, errors.Deferred, errors.NeedsReview, errors.BadInput, errors.NotFound,
     errors.ConfigError, errors.Unscorable, errors.CannotPublish, errors.Disagrees,
 )  # fmt: skip
-_SPAN: dict[Stage, tuple[int, int]] = {
+_PROGRESS_RANGES: dict[Stage, tuple[int, int]] = {
     "collecting": (0, 10),
     "executing": (10, 20),
     "extracting": (20, 40),
@@ -46,28 +46,28 @@ _SPAN: dict[Stage, tuple[int, int]] = {
 }
 Listener = Callable[[EvalStatus], None]
 Clock = Callable[[], float]
-FAILED = "engine:failed:"  # Before the address: when a round failed, and by which version of this program
-WRITE_SECONDS = 0.25  # Progress is written at most this often
-_BETWEEN_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}  # States in which no stage runs any more
-_SAID_WITH_STATE = ("reason", "retryAt", "postedBy", "objectionsUntil", "postsAt")
+FAILED = "engine:failed:"  # Prefix of the key with the time of a failure and the version of the program
+WRITE_SECONDS = 0.25  # Least time between two writes of progress
+_AFTER_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
+_STATE_FIELDS = ("reason", "retryAt", "postedBy", "objectionsUntil", "postsAt")
 CLOSED: dict[str, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
-}  # What the end of a contract without scores means for its evaluation
+}  # State and reason of an evaluation whose contract ended without scores
 _PRIVATE_SENTENCE = re.compile(r"[^.!?]*\bCLARA_[A-Z_]+[^.!?]*[.!?]?\s*")
 _PRIVATE_PLACE = re.compile(r"@?https?://[^\s,;)]+|\b(?:[\w-]+\.)+(?:[a-z]{2,}|\d+)(?::\d+)?|\blocalhost(?::\d+)?")
 
 
 def shown_to_all(status: EvalStatus) -> EvalStatus:
-    """The status without the operator's settings and endpoints, which a reason may name."""
+    """Remove the operator's settings and endpoints from the reason of a status."""
     if status.reason is None or status.status == "elsewhere":
         return status
-    said = _PRIVATE_PLACE.sub("…", _PRIVATE_SENTENCE.sub("", status.reason)).strip()
-    return status.model_copy(update={"reason": said or MEANINGS[status.status]})
+    reason = _PRIVATE_PLACE.sub("…", _PRIVATE_SENTENCE.sub("", status.reason)).strip()
+    return status.model_copy(update={"reason": reason or MEANINGS[status.status]})
 
 
 def scored_elsewhere(evaluator: Address, poster: Address, ours: Address | None) -> EvalStatus | None:
-    """The status of a challenge that this service does not evaluate; None if it does, or if ours is not known."""
+    """Return the status of a challenge that others evaluate; None if we do, or `ours` is unknown."""
     if evaluator in {ZERO_ADDRESS, poster}:
         who = "The poster scores this challenge"
     elif ours is not None and evaluator != ours:
@@ -101,37 +101,37 @@ def state_of(error: BaseException) -> State | None:
 
 
 def reason_of(error: BaseException) -> str:
-    """The reason to publish; the text of a bug is for the log only."""
+    """Return the reason to publish; the message of an unexpected error stays in the log."""
     if isinstance(known := errors.as_ours(error), errors.ClaraError):
         return str(known)
     return f"An unexpected error ended the evaluation ({type(error).__name__})."
 
 
 def gravest(error: BaseException) -> BaseException:
-    """The gravest error of a group: a bug before a refusal, a refusal before an outage."""
+    """Return the most severe error of a group: a bug before a refusal, a refusal before an outage."""
 
-    def gravity(one: BaseException) -> int:
-        exact = [rank for rank, kind in enumerate(_GRAVITY) if isinstance(one, kind)]
+    def severity(one: BaseException) -> int:
+        exact = [rank for rank, kind in enumerate(_BY_SEVERITY) if isinstance(one, kind)]
         if exact:
             return min(exact) if not isinstance(one, errors.CannotPublish) else max(exact)
-        return len(_GRAVITY) + (0 if isinstance(one, errors.ClaraError) else 1)
+        return len(_BY_SEVERITY) + (0 if isinstance(one, errors.ClaraError) else 1)
 
     if isinstance(error, BaseExceptionGroup):
-        return max(map(gravest, error.exceptions), key=gravity)
+        return max(map(gravest, error.exceptions), key=severity)
     return errors.as_ours(error)
 
 
 class StatusWriter:
-    """Writes the status of one evaluation; called with the progress of its stages."""
+    """Writer of the status of one evaluation; a stage calls it with its progress."""
 
     def __init__(
         self, keys: PublicKeys, chain_id: int, address: str, *, listener: Listener | None = None, now: Clock = time.time
     ) -> None:
         self._keys, self._chain_id, self._address = keys, chain_id, address
-        self._tell, self._now = listener or (lambda _status: None), now
+        self._listener, self._now = listener or (lambda _status: None), now
         self.meter: Callable[[], tuple[int, float]] = lambda: (0, 0.0)
         self._stage_began: dict[str, tuple[float, int]] = {}
-        self._written = 0.0
+        self._written_at = 0.0
         self._writing: asyncio.Task[None] | None = None
         self._earlier: EvalStatus | None = None
         start = int(now())
@@ -141,9 +141,9 @@ class StatusWriter:
     async def resumed(
         cls, keys: PublicKeys, chain_id: int, address: str, *, listener: Listener | None = None
     ) -> StatusWriter:
-        """A writer that keeps the start of what is written, and its progress unless that had ended."""
+        """Return a writer that keeps the stored start time, and the progress unless it was final."""
         writer = cls(keys, chain_id, address, listener=listener)
-        with suppress(ValueError):  # of another version of ours: begun anew
+        with suppress(ValueError):  # the status of another version may be unreadable: start over
             writer._earlier = await read(keys, chain_id, EvalStatus, status_key(address))
         if (earlier := writer._earlier) is not None:
             progress = 0 if earlier.status in FINAL_STATES else earlier.progress
@@ -152,24 +152,24 @@ class StatusWriter:
         return writer
 
     def note(self, **changes: object) -> None:
-        """Change fields that are written with the next state or progress."""
+        """Change fields, to be written with the next state or progress."""
         self.status = self.status.model_copy(update=changes)
 
     async def say_error(self, error: BaseException) -> None:
-        """Write what an error means; after a post the state stays complete."""
+        """Write the state that an error means; after a post the state stays complete."""
         state, earlier = state_of(error), self._earlier
         if state is None or (isinstance(error, errors.NotFound) and earlier is None):
             return
         if earlier is not None and earlier.status == "complete" and earlier.postedBy:
-            await self._written_out()
+            await self._flush()
             await self._write(earlier)
         else:
             at = error.retry_at if isinstance(error, errors.Deferred) else None
             await self.say(state, reason=reason_of(error), retryAt=at)
 
     def __call__(self, stage: Stage, done: int, total: int) -> None:
-        """Take the progress of a stage; it is written in the background."""
-        low, high = _SPAN[stage]
+        """Show the progress of a stage; it is written in the background."""
+        low, high = _PROGRESS_RANGES[stage]
         progress = max(self.status.progress, int(low + (high - low) * (done / total if total else 1.0)))
         state: State = "comparing" if stage == "comparing" else "extracting"
         calls, cost = self.meter()
@@ -180,19 +180,19 @@ class StatusWriter:
             rate = steps / elapsed
             shown.callsPerSecond, shown.secondsLeft = round(rate, 2), round((total - done) / rate, 1)
         self._change(status=state, progress=progress, reason=None, retryAt=None, stage=shown)
-        due = self._now() - self._written >= WRITE_SECONDS
+        due = self._now() - self._written_at >= WRITE_SECONDS
         if due and (self._writing is None or self._writing.done()):
             self._write_soon()
 
     def tell_trouble(self, trouble: str) -> None:
-        """Say what the stage waits for, until it makes progress."""
+        """Show what the stage waits for, until it makes progress."""
         if trouble != self.status.reason:
             self._change(reason=trouble)
             self._write_soon()
 
     def _change(self, **changes: object) -> None:
         self.note(updatedAt=int(self._now()), **changes)
-        self._tell(self.status)
+        self._listener(self.status)
 
     def _write_soon(self) -> None:
         earlier = self._writing
@@ -202,21 +202,21 @@ class StatusWriter:
                 await asyncio.wait((earlier,))
             await self._write(self.status)
 
-        self._written = self._now()
+        self._written_at = self._now()
         self._writing = asyncio.get_running_loop().create_task(write())
 
-    async def say(self, state: State, progress: int = 0, **told: int | str | None) -> None:
-        """Change the state, and write it before this returns; `told` are fields in `_SAID_WITH_STATE`."""
-        await self._written_out()
+    async def say(self, state: State, progress: int = 0, **fields: int | str | None) -> None:
+        """Change the state and write it; `fields` are named in `_STATE_FIELDS`, and reset if not given."""
+        await self._flush()
         self._change(
             status=state,
             progress=100 if state in FINAL_STATES else max(self.status.progress, progress),
-            stage=None if state in _BETWEEN_STAGES else self.status.stage,
-            **dict.fromkeys(_SAID_WITH_STATE) | told,
+            stage=None if state in _AFTER_STAGES else self.status.stage,
+            **dict.fromkeys(_STATE_FIELDS) | fields,
         )
         await self._write(self.status)
 
-    async def _written_out(self) -> None:
+    async def _flush(self) -> None:
         writing, self._writing = self._writing, None
         if writing is not None:
             with suppress(errors.Temporary):  # the next state is written anyway
@@ -233,7 +233,7 @@ def _failed_by_us(status: EvalStatus) -> str:
 
 
 async def is_to_try_again(keys: PublicKeys, chain_id: int, address: str, status: EvalStatus) -> bool:
-    """Whether another version of this program ended the round as failed: this one may be able to finish it."""
+    """Return whether another version ended the round as failed, so that this one may finish it."""
     if status.status != "failed" or await keys.get(chain_id, FAILED + address) == _failed_by_us(status):
         return False
     review = await read_review(keys, chain_id, address)
@@ -267,6 +267,6 @@ async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts:
 
 
 async def try_at_once(keys: PublicKeys, chain_id: int, address: str) -> None:
-    """Let the next attempt begin now, however many failed."""
+    """Let the next attempt begin now, regardless of earlier failures."""
     attempts = await read_attempts(keys, chain_id, address)
     await save_attempts(keys, chain_id, address, replace(attempts, retry_at=None))

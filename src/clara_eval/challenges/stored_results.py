@@ -1,4 +1,4 @@
-"""Read the public documents of evaluations: comparisons, and all of them for callers, from a store or a service."""
+"""Read the public documents of evaluations, from a store or from the API of a service."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Verdicts(results.Document):
     features: list[dict[str, object]]  # The schema
 
     def comparison(self, first: str, second: str, facts: Mapping[str, Features]) -> Pairwise | None:
-        """The comparison of these two, from their facts; None if they were not compared in this order."""
+        """Rebuild the comparison of two entries from their facts; None if it was not made in this order."""
         if not {first, second} <= facts.keys() & set(self.items) or first == second:
             return None
         places = self.items.index(first), self.items.index(second)
@@ -54,8 +54,8 @@ class Verdicts(results.Document):
 
 
 async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accounts: Sequence[str]) -> Played:
-    if (ruled := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
-        return await _ruled(keys, chain_id, address, ruled, list(permutations(accounts, 2)))
+    if (verdicts := await read(keys, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled_comparisons(keys, chain_id, address, verdicts, list(permutations(accounts, 2)))
     wanted, found = set(accounts), Played()
     for first in accounts:
         start = pairwise_key(address, first, "")
@@ -66,25 +66,25 @@ async def comparisons_among(keys: PublicKeys, chain_id: int, address: str, accou
 
 
 async def comparisons_of(values: Values, chain_id: int, address: str, account: str, rivals: Sequence[str]) -> Played:
-    asked = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
-    if (ruled := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
-        return await _ruled(values, chain_id, address, ruled, asked)
-    found = {pair: await read(values, chain_id, Pairwise, pairwise_key(address, *pair)) for pair in asked}
+    pairs = [pair for rival in rivals for pair in ((account, rival), (rival, account))]
+    if (verdicts := await read(values, chain_id, Verdicts, verdicts_key(address))) is not None:
+        return await _ruled_comparisons(values, chain_id, address, verdicts, pairs)
+    found = {pair: await read(values, chain_id, Pairwise, pairwise_key(address, *pair)) for pair in pairs}
     return {pair: comparison for pair, comparison in found.items() if comparison is not None}
 
 
-async def _ruled(
-    values: Values, chain_id: int, address: str, ruled: Verdicts, asked: Sequence[tuple[str, str]]
+async def _ruled_comparisons(
+    values: Values, chain_id: int, address: str, verdicts: Verdicts, pairs: Sequence[tuple[str, str]]
 ) -> Played:
-    accounts = dict.fromkeys(account for pair in asked for account in pair)
+    accounts = dict.fromkeys(account for pair in pairs for account in pair)
     read_facts = {a: await read(values, chain_id, Features, features_key(address, a)) for a in accounts}
     facts = {account: found for account, found in read_facts.items() if found is not None}
-    made = {pair: ruled.comparison(*pair, facts) for pair in asked}
+    made = {pair: verdicts.comparison(*pair, facts) for pair in pairs}
     return {pair: comparison for pair, comparison in made.items() if comparison is not None}
 
 
 def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> bool:
-    """Whether a look at these two, in this order, is among the first `count` of `full` or `both`."""
+    """Return whether this ordered pair is among the first `count` games of schedule `full` or `both`."""
     low, high = min(first, second), max(first, second)
     place = low * size - low * (low + 1) // 2 + high - low - 1
     is_balanced = (first == low) == bool((low + high) % 2)
@@ -96,12 +96,12 @@ def is_shown(schedule: str, size: int, count: int, first: int, second: int) -> b
 MAX_TRACE_BYTES = 200_000_000
 MAX_RECORD_BYTES = 4_000_000
 _COMPARISON = JsonCodec(Comparison)
-_WHOLE = ("schema", "schedule", "verdicts")
-_SHOWN = ("features/", "comparison/", *(f'{key}"' for key in _WHOLE))
+_VERDICT_ENTRIES = ("schema", "schedule", "verdicts")  # Trace entries that a `Verdicts` document is made of
+_PUBLIC_ENTRIES = ("features/", "comparison/", *(f'{key}"' for key in _VERDICT_ENTRIES))
 
 
 class StoreRecords:
-    """What evaluations left in the store of this machine."""
+    """Documents of evaluations in the store of this machine."""
 
     def __init__(self, store: StoreOnDemand, chain_id: int) -> None:
         self._store, self.chain_id = store, chain_id
@@ -120,13 +120,13 @@ class StoreRecords:
         return await read(self, self.chain_id, Features, features_key(address, submitter))
 
     async def has_model(self) -> bool | None:
-        return None  # nothing says whether a model reads submissions
+        return None  # the store does not know whether a model reads submissions
 
     async def evaluator(self) -> Address | None:
-        return None  # nothing says under which address the service posts scores
+        return None  # the store does not know the address that posts scores
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
-        """The text as a whole, or little more of it than asked for."""
+        """Return the whole text, or slightly more than `at_most` characters of it."""
         store, pieces, size = await self._store.existing(), list[str](), 0
         if store is None:
             return None
@@ -150,25 +150,25 @@ class StoreRecords:
 
 
 class ApiRecords:
-    """What a service tells of evaluations."""
+    """Documents of evaluations from the API of a service."""
 
     def __init__(self, api_url: str, chain_id: int) -> None:
         self._url, self.chain_id = api_url.rstrip("/"), chain_id
-        self._told: tuple[str, dict[str, str]] | None = None  # The challenge of the last trace, and its documents
+        self._last_trace: tuple[str, dict[str, str]] | None = None  # Address of a challenge, and its documents
 
     async def get(self, _chain_id: int, key: str) -> str | None:
-        """The entries of an open challenge, or a document that is in the trace: facts and comparisons."""
+        """Return the provisional board of an open challenge, or a document that follows from the trace."""
         _, address, name = key.split(":", 2)
         if name == "provisional":
             shown = await self.detail(Address(address))
             return shown.provisional.model_dump_json() if shown and shown.provisional else None
-        if self._told is None or self._told[0] != address:
+        if self._last_trace is None or self._last_trace[0] != address:
             lines = await self.trace_file(Address(address))
             if lines is None:
-                return None  # not kept: it may be there the next time
+                return None  # not cached: the trace may exist the next time
             with self._readable(), lines:
-                self._told = (address, documents_in(lines, address))
-        return self._told[1].get(key)
+                self._last_trace = (address, documents_in(lines, address))
+        return self._last_trace[1].get(key)
 
     async def status(self, address: Address) -> results.EvalStatus | None:
         return await self._document(results.EvalStatus, f"challenges/{address}/eval-status")
@@ -183,7 +183,7 @@ class ApiRecords:
         return await self._document(ChallengeDetail, f"challenges/{address}")
 
     async def trace(self, address: Address, *, at_most: int) -> str | None:
-        """The text as a whole; Temporary if it is longer than asked for."""
+        """Return the whole text; Temporary if it is longer than `at_most` bytes."""
         content = await self._read(self.trace_url(address), at_most)
         with self._readable():
             return None if content is None else content.decode()
@@ -198,21 +198,21 @@ class ApiRecords:
         return await self._document(results.AgentRecord, f"agents/{agent_id}", MAX_RECORD_BYTES)
 
     async def has_model(self) -> bool | None:
-        told = (await self._about()).get("hasModel")
-        return told if isinstance(told, bool) else None
+        answer = (await self._health()).get("hasModel")
+        return answer if isinstance(answer, bool) else None
 
     async def evaluator(self) -> Address | None:
-        told = (await self._about()).get("evaluator")
+        answer = (await self._health()).get("evaluator")
         with self._readable():
-            return to_address(told) if isinstance(told, str) else None
+            return to_address(answer) if isinstance(answer, str) else None
 
-    async def _about(self) -> dict[str, Any]:
+    async def _health(self) -> dict[str, Any]:
         content = await self._read(f"{self._url}/healthz", 65_536)
         with self._readable():
-            told = json.loads(content or b"{}")
-            if not isinstance(told, dict):
+            health = json.loads(content or b"{}")
+            if not isinstance(health, dict):
                 raise TypeError("not a JSON object")
-            return told
+            return health
 
     async def _document(self, kind: type[D], path: str, at_most: int = MAX_TRACE_BYTES) -> D | None:
         content = await self._read(f"{self._url}/api/v1/{path}", at_most)
@@ -221,15 +221,15 @@ class ApiRecords:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Raise Temporary for an answer that is none of the service's documents."""
+        """Raise Temporary for a response that is not one of the service's documents."""
         try:
             yield
         except (ValueError, LookupError, TypeError, RecursionError, BadInput, BadTrace) as bad:
-            said = f"The service at {self._url} answered with something other than its documents."
-            raise Temporary(said, remedy="Check CLARA_API_URL.") from bad
+            text = f"The service at {self._url} answered with something other than its documents."
+            raise Temporary(text, remedy="Check CLARA_API_URL.") from bad
 
     async def _read(self, url: str, at_most: int) -> bytes | None:
-        """The body; None if the service has nothing to show, Temporary if it does not answer."""
+        """Return the body; None if the service has no such document, Temporary if it does not answer."""
         return b"".join([piece async for piece in self._pieces(url, at_most)]) or None
 
     async def _pieces(self, url: str, at_most: int) -> AsyncIterator[bytes]:
@@ -248,30 +248,30 @@ class ApiRecords:
                         raise Temporary("The service's answer is too long.", remedy="Read the trace with another tool.")
                     yield piece
         except (aiohttp.ClientError, TimeoutError, OSError) as bad:
-            said = f"The service at {self._url} does not answer ({type(bad).__name__})."
-            raise Temporary(said, remedy="Check CLARA_API_URL.") from bad
+            text = f"The service at {self._url} does not answer ({type(bad).__name__})."
+            raise Temporary(text, remedy="Check CLARA_API_URL.") from bad
 
 
 def documents_in(lines: Iterable[str], address: str) -> dict[str, str]:
-    """The public documents that follow from a trace, by their keys in a store."""
+    """Return the public documents that follow from a trace, by their keys in a store."""
     votes: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
-    whole: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     found: dict[str, str] = {}
     for line in lines:
-        if not any(f'"key":"{kind}' in line for kind in _SHOWN):
+        if not any(f'"key":"{kind}' in line for kind in _PUBLIC_ENTRIES):
             continue
         entry = json.loads(line.rstrip(",\n"))["entry"]
         kind, _, name = entry["key"].partition("/")
-        if entry["key"] in _WHOLE:
-            whole[entry["key"]] = entry["body"]
+        if entry["key"] in _VERDICT_ENTRIES:
+            parts[entry["key"]] = entry["body"]
         elif kind == "features":
             found[features_key(address, name)] = Features.model_validate(entry["body"]).model_dump_json()
         elif kind == "comparison":
             vote = _COMPARISON.read(entry["body"])
             votes[vote.first, vote.second].append(vote)
     found |= {pairwise_key(address, *pair): plain_json(votes_document(cast)) for pair, cast in votes.items()}
-    if "verdicts" in whole:
-        schedule, schema = whole["schedule"]["name"], whole["schema"]["features"]
-        verdicts = Verdicts(**whole["verdicts"], schedule=schedule, features=schema)
+    if "verdicts" in parts:
+        schedule, schema = parts["schedule"]["name"], parts["schema"]["features"]
+        verdicts = Verdicts(**parts["verdicts"], schedule=schedule, features=schema)
         found[verdicts_key(address)] = verdicts.model_dump_json()
     return found

@@ -1,4 +1,4 @@
-"""The on-chain challenge as the venue of a round: read at one block, given to an evaluation, added to its trace."""
+"""The on-chain challenge as the venue of a round: read at one block, evaluated, added to the trace."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import keep_result
 
 CHALLENGE = JsonCodec(Challenge)
-_SUPERSEDED = "superseded"  # The journal's entry with the calldata that was signed about a block that is gone
+_SUPERSEDED = "superseded"  # Journal entry with calldata that was signed before a reorg
 
 
 async def read_challenge(
     chain: EthereumChain, address: Address, head: Block | None = None, deadline: int | None = None
 ) -> Challenge:
-    """The challenge with its frozen submissions at the first block after the deadline: the same whenever it is read."""
+    """Read the challenge with its submissions at the first block after the deadline, which never changes."""
     safe = await chain.blocks.safe_block(head)
     if deadline is None:
         deadline = (await chain.challenges.contract(address).scoring_state(safe)).deadline
     if safe.timestamp <= deadline:
         wait = deadline - safe.timestamp + 1
-        said = f"The newest safe block {safe.number} is {wait} s short of the first moment after the deadline."
-        raise NotYet(said, remedy="Try again then.")
+        text = f"The newest safe block {safe.number} is {wait} s short of the first moment after the deadline."
+        raise NotYet(text, remedy="Try again then.")
     block = await chain.blocks.first_block_at(deadline + 1, safe)
     try:
         challenge = await chain.challenges.challenge_at(address, block)
-    except StateMissing:  # the state of the newest safe block is frozen, too
+    except StateMissing:  # the submissions are final at the newest safe block, too
         challenge = replace(await chain.challenges.challenge_at(address, safe), block=block, read_at=safe)
     if not await chain.blocks.is_canonical(block):
         raise Temporary(f"Block {block.number} was replaced while it was read.", remedy="Try again.")
@@ -51,14 +51,14 @@ async def read_challenge(
 
 
 async def look_at_challenge(chain: EthereumChain, address: Address) -> Challenge:
-    """The challenge at the newest block, whatever its status; for people who look, never for judging."""
+    """Read the challenge at the newest block, in any status; to show it, never to judge it."""
     return await chain.challenges.challenge_at(address, await chain.blocks.head())
 
 
 async def pin_challenge(
     chain: EthereumChain, store: SqlStore, address: Address, head: Block | None = None, deadline: int | None = None
 ) -> Challenge:
-    """The challenge at the block of its evaluation; a reorg that replaced the block starts the evaluation anew."""
+    """Return the challenge at its evaluation's block; start over if a reorg replaced that block."""
     journal = Journal(store, f"{chain.chain_id}:{address}")
     await journal.drop_unreadable("challenge", CHALLENGE)
     challenge = await journal.saved("challenge", CHALLENGE)
@@ -70,22 +70,23 @@ async def pin_challenge(
             await keep_result(store, challenge.chain_id, address)
         await journal.forget()
         if posts:
-            # What was signed about the block that is gone is replaced on its own nonce, never sent again.
+            # What was signed before the reorg is never sent again, but replaced with its own nonce.
             await journal.note(_SUPERSEDED, sorted({read_signed(row.raw).data.hex() for row in posts}))
     return await journal.keep("challenge", CHALLENGE, await read_challenge(chain, address, head, deadline))
 
 
 async def is_still_current(store: SqlStore, chain: EthereumChain, tx: StoredTransaction) -> bool:
-    """Whether a recorded post is of a block that is still there and was not superseded; true of other transactions."""
+    """Return whether a recorded post is not superseded and its block is canonical; True for other calls."""
     if tx.intention != Intention.POST_SCORES:
         return True
-    read = await store.entry(tx.run, "challenge")
-    if read is None or read_signed(tx.raw).data in await superseded(store, tx.run):
+    challenge = await store.entry(tx.run, "challenge")
+    if challenge is None or read_signed(tx.raw).data in await superseded(store, tx.run):
         return False
-    return await chain.blocks.is_canonical(CHALLENGE.read_text(read).block)
+    return await chain.blocks.is_canonical(CHALLENGE.read_text(challenge).block)
 
 
 async def superseded(store: SqlStore, run: str) -> frozenset[bytes]:
+    """Return the calldata that was signed before a reorg and must not be sent again."""
     recorded = await store.entry(run, _SUPERSEDED)
     return frozenset(bytes.fromhex(data) for data in (json.loads(recorded) if recorded else ()))
 
@@ -95,7 +96,7 @@ _FORM_WORDS = {_ADDRESS: "an address in lower case", _HASH: "a hash of 32 bytes 
 
 
 def window_of(challenge: Challenge) -> Window:
-    """The scoring window by the chain's own clock: the block at which the challenge was read."""
+    """Return the scoring window in chain time, seen from the block at which the challenge was read."""
     return Window(challenge.deadline, challenge.scoring_deadline, challenge.block.timestamp)
 
 
@@ -119,7 +120,7 @@ def round_of(challenge: Challenge, metadata: bytes) -> Round:
 class ChallengeVenue:
     challenge: Challenge
     given: Round
-    disputed: Disputed | None = None  # What submitters objected to in an earlier result
+    disputed: Disputed | None = None  # Objections to an earlier result
 
     @classmethod
     def read(cls, evidence: Bodies) -> ChallengeVenue:
@@ -138,14 +139,14 @@ class ChallengeVenue:
         return choose_winners(self.challenge, result.placed)
 
     def calldata(self, result: EvaluationResult) -> bytes:
-        """`postScores` as the contract decodes it; the digest of the trace is appended when it is sent."""
+        """Encode `postScores` without the trace digest, which is appended when it is sent."""
         try:
             return post_scores(self.winners(result), self.challenge.contract_version)
         except EncodingError as bad:
             raise BadTrace(f"The winners cannot be encoded: {bad}", entry="evidence") from bad
 
     def records(self, result: EvaluationResult) -> VenueRecords:
-        """The challenge, the objections and the post. Raises BadTrace if a value has not its form."""
+        """Return the challenge, objections and post for the trace; BadTrace if a value is malformed."""
         challenge, disputed = self.challenge, self.disputed
         calldata, facts = self.calldata(result), to_camel_json(challenge)
         if challenge.read_at is None:
@@ -159,7 +160,7 @@ class ChallengeVenue:
         )
 
     def _check_forms(self, result: EvaluationResult) -> None:
-        """Addresses, hashes and numbers that nothing is computed from have their form, too."""
+        """Raise BadTrace if an address, hash or number that no computation uses is malformed."""
         challenge, disputed = self.challenge, self.disputed
         submissions, places = challenge.submissions, disputed.places if disputed else ()
         addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]

@@ -1,1 +1,1 @@
-"""Outside: SQLite and Postgres behind one store."""
+"""One store over SQLite or Postgres, and the publication of its documents."""

@@ -1,4 +1,4 @@
-"""Leases in the store: a worker's sign of life, and the right to run one evaluation.
+"""Leases in the store: a worker's heartbeat, and the right to run one evaluation.
 
 Invariant: a holder that cannot renew its lease stops at once.
 """
@@ -33,8 +33,8 @@ def evaluation_lease(chain_id: int, address: str) -> str:
 
 
 @dataclass(slots=True)
-class _Held:
-    """A lease that is held by renewing it; losing it cancels the body."""
+class _HeldLease:
+    """A lease that is renewed while the body runs; losing it cancels the body."""
 
     leases: Leases
     name: str
@@ -63,7 +63,7 @@ class _Held:
                 _log.warning("lease_not_renewed", lease=self.name, problem=str(bad))
 
     async def check(self) -> None:
-        """Raise Busy if the lease is lost; the store is asked only if it may have run out, as after a freeze."""
+        """Raise Busy if the lease is lost; renew it first if it may have expired, as after a suspend."""
         if since_start() - self.renewed_at >= self.seconds:
             await self.renew()
         if self.is_lost:
@@ -76,8 +76,8 @@ class _Held:
 
 @asynccontextmanager
 async def held(leases: Leases, name: str, holder: str, seconds: float) -> AsyncIterator[None]:
-    """Hold a lease while the body runs; Busy if another holds it, or takes it while the body runs."""
-    lease = _Held(leases, name, holder, seconds, asyncio.current_task(), since_start())
+    """Hold a lease while the body runs; Busy if another process holds it or takes it over."""
+    lease = _HeldLease(leases, name, holder, seconds, asyncio.current_task(), since_start())
     if not await leases.take_lease(name, holder, seconds):
         raise Busy(
             f"Another process holds {name}.", remedy=f"It is free again at most {seconds:.0f} s after that one ends."
@@ -100,5 +100,5 @@ async def held(leases: Leases, name: str, holder: str, seconds: float) -> AsyncI
 
 
 def since_start() -> float:
-    """The seconds since the machine started, suspended time included: no clock that can be set."""
+    """Return the seconds since the machine started, with suspended time; nothing can set this clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -18,11 +18,11 @@ def is_sqlite(url: str) -> bool:
 
 
 def sqlite_path(url: str) -> str:
-    """`sqlite:///relative.db` is relative, `sqlite:////absolute.db` or `sqlite:///` + `/…` absolute."""
+    """Return the path in `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     path = url.removeprefix("sqlite:").removeprefix("//").removeprefix("/")
-    if path in ("", ":memory:"):  # elsewhere, a URL without a file means memory too
-        told = f"CLARA_DATABASE_URL={url!r} names no file: a database in memory would be lost with the process."
-        raise ConfigError(told, remedy="Use sqlite:///path/to/file.db.")
+    if path in ("", ":memory:"):  # other programs read a URL without a file as memory, too
+        text = f"CLARA_DATABASE_URL={url!r} names no file: a database in memory would be lost with the process."
+        raise ConfigError(text, remedy="Use sqlite:///path/to/file.db.")
     return path
 
 
@@ -34,7 +34,7 @@ async def open_store(url: str) -> SqlStore:
     remedy = "Use sqlite:///path/to/file.db or postgresql://user@host/database."
     try:
         scheme = urlsplit(url).scheme
-    except ValueError:  # it is not shown: it may hold a password
+    except ValueError:  # the URL is not shown: it may contain a password
         raise ConfigError("CLARA_DATABASE_URL cannot be read as a URL.", remedy=remedy) from None
     if scheme in ("postgres", "postgresql"):
         require("postgres", "A Postgres database")
@@ -57,7 +57,7 @@ async def opened_store(url: str) -> AsyncIterator[SqlStore]:
 
 @asynccontextmanager
 async def existing_store(url: str) -> AsyncIterator[SqlStore | None]:
-    """Open the store for reading; None instead of creating an SQLite file."""
+    """Open the store if it exists; None instead of creating an SQLite file."""
     async with opened_store(url) if is_there(url) else nullcontext() as store:
         yield store
 
@@ -67,6 +67,8 @@ def is_there(url: str) -> bool:
 
 
 class StoreOnDemand:
+    """A store that is opened at its first use."""
+
     def __init__(self, database_url: str, store: SqlStore | None = None) -> None:
         self._url = database_url
         self._store = store
@@ -79,7 +81,7 @@ class StoreOnDemand:
         return await self.opened()
 
     async def opened(self) -> SqlStore:
-        async with self._opening:  # two questions at once must not open two, of which one would never be closed
+        async with self._opening:  # concurrent callers must not open two stores, of which one is never closed
             if self._store is None:
                 self._store = await open_store(self._url)
         return self._store

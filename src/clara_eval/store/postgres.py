@@ -1,6 +1,6 @@
-"""The Postgres driver of the store, over a pool of connections.
+"""Postgres driver of the store, over a pool of connections.
 
-Invariant: one advisory lock serialises the ledger; a lost connection is `Temporary`.
+Invariant: one advisory lock serialises the ledger; a lost connection is `StoreDown`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.store.sql_store import DATABASE, STORE_CONNECTIONS, Driver, Row, SqlStore, SqlValue, migrate
 
-_LEDGER_LOCK = 0x636C617261  # Any constant of our own: the advisory lock of the ledger and of migrations
+_LEDGER_LOCK = 0x636C617261  # Advisory lock of the ledger and of migrations: any constant of our own
 Connect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Row]]]
 
 
@@ -26,12 +26,12 @@ class PostgresDriver:
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
         async with _outage_is_temporary(self._url), self._connect() as connection:
-            cursor = await connection.execute(_numbered(sql), values)
+            cursor = await connection.execute(_with_psycopg_placeholders(sql), values)
             return await cursor.fetchall() if cursor.description else []
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         async with _outage_is_temporary(self._url), self._connect() as connection, connection.transaction():
-            await connection.cursor().executemany(_numbered(sql), rows)
+            await connection.cursor().executemany(_with_psycopg_placeholders(sql), rows)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
@@ -61,15 +61,15 @@ class PostgresStore:
             await pool.close()
             raise ConfigError(
                 f"CLARA_DATABASE_URL: the Postgres server does not answer within {DATABASE.open_seconds:.0f} s: "
-                f"{await _why_not(url)}.",
+                f"{await _diagnose(url)}.",
                 remedy="Is it running, and are host, user, password and database right?",
             ) from None
         driver = PostgresDriver(url, pool.connection, pool.close)
         try:
             await migrate(driver, "postgres", serial="BIGSERIAL PRIMARY KEY")
         except psycopg.errors.InsufficientPrivilege as bad:
-            told = f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary})."
-            raise ConfigError(told, remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.") from None
+            text = f"CLARA_DATABASE_URL: the user may not make its tables ({bad.diag.message_primary})."
+            raise ConfigError(text, remedy="Let it own the database, or GRANT CREATE ON SCHEMA public TO it.") from None
         return SqlStore(driver)
 
 
@@ -78,14 +78,14 @@ async def _outage_is_temporary(url: str) -> AsyncIterator[None]:
     try:
         yield
     except PoolTimeout as bad:
-        raise StoreDown(f"Postgres gives no connection: {await _why_not(url)}.", remedy="It is asked again.") from bad
+        raise StoreDown(f"Postgres gives no connection: {await _diagnose(url)}.", remedy="It is asked again.") from bad
     except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction) as bad:
-        said = f"refuses: {bad.diag.message_primary}" if bad.diag.message_primary else "does not answer"
-        raise StoreDown(f"Postgres {said} ({type(bad).__name__}).", remedy="It is asked again.") from bad
+        problem = f"refuses: {bad.diag.message_primary}" if bad.diag.message_primary else "does not answer"
+        raise StoreDown(f"Postgres {problem} ({type(bad).__name__}).", remedy="It is asked again.") from bad
 
 
-async def _why_not(url: str) -> str:
-    """Connect once outside the pool, which keeps the server's words to itself."""
+async def _diagnose(url: str) -> str:
+    """Connect once outside the pool, which hides the server's message, and return why that fails."""
     try:
         await (await psycopg.AsyncConnection.connect(url, connect_timeout=5)).close()
     except psycopg.OperationalError as bad:
@@ -93,5 +93,5 @@ async def _why_not(url: str) -> str:
     return "all of this process are in use"
 
 
-def _numbered(sql: str) -> bytes:
+def _with_psycopg_placeholders(sql: str) -> bytes:
     return sql.replace("?", "%s").encode()

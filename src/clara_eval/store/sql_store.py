@@ -1,8 +1,8 @@
-"""The store in SQL: the same statements for SQLite and Postgres, one class for each kind of data.
+"""The store in SQL that runs on SQLite and on Postgres, with one class for each kind of data.
 
-Invariant: caps of spending are checked and a reservation written under one exclusive lock: they hold for all workers.
-The list of migrations only grows. A statement waits at most `statement_seconds`, and a write that must not be lost at
-most `longest_seconds`.
+Invariant: spending caps are checked and reservations written under one exclusive lock, so they hold for all workers.
+Migrations are only added. A statement waits at most `statement_seconds`, a write that must not be lost at most
+`longest_seconds`.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ _log = structlog.get_logger(__name__)
 
 Row = tuple[Any, ...]
 SqlValue = str | int | float | None
-BULK = 500  # Placeholders in one statement; SQLite's oldest limit is 999
-STORE_CONNECTIONS = 4
-QUEUE_CONNECTIONS = 3  # Of Postgres, at most, in one process; the queue has one more that listens
+BULK = 500  # Placeholders in one statement; old versions of SQLite allow 999
+STORE_CONNECTIONS = 4  # To Postgres, per process
+QUEUE_CONNECTIONS = 3  # To Postgres, per process; the queue has one more that listens
 
 
 class Driver(Protocol):
-    clock: str  # SQL of the present moment in seconds, by the one clock that all holders of leases share
+    clock: str  # SQL for the current time in seconds, by the clock that all holders of leases share
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]: ...
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         """Run an `INSERT … VALUES (?, …)` for each row, all or none."""
 
     def exclusive(self) -> AbstractAsyncContextManager[Driver]:
-        """Open one transaction that no other exclusive one can interleave with, and that survives a power cut."""
+        """Open a transaction that excludes other exclusive ones and survives a power cut."""
 
     async def close(self) -> None: ...
 
 
 def migrations(database: str) -> Iterator[tuple[str, str]]:
-    """Yield name and SQL of every change to the tables, oldest first; `NAME.postgres.sql` is for Postgres alone."""
+    """Yield name and SQL of every migration, oldest first; `NAME.postgres.sql` is only for Postgres."""
     files = resources.files("clara_eval.store").joinpath("migrations").iterdir()
     for file in sorted(files, key=lambda file: file.name):
         name, _, kind = file.name.removesuffix(".sql").partition(".")
@@ -58,7 +58,7 @@ def migrations(database: str) -> Iterator[tuple[str, str]]:
 
 
 async def migrate(driver: Driver, database: str, *, serial: str) -> None:
-    """Bring the tables up to date, or close the driver; ConfigError if a newer version wrote them."""
+    """Apply missing migrations, or close the driver; ConfigError if a newer version wrote the tables."""
     known = dict(migrations(database))
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(driver.close)
@@ -78,7 +78,7 @@ async def migrate(driver: Driver, database: str, *, serial: str) -> None:
 
 
 async def fetch_in(driver: Driver, sql: str, keys: Sequence[str], *values: SqlValue) -> list[Row]:
-    """Run `sql`, which ends in IN, for all keys after its other values, in as many statements as are needed."""
+    """Run `sql`, which ends in IN, for `values` and then all keys, in statements of at most BULK keys."""
     found: list[Row] = []
     for start in range(0, len(keys), BULK):
         part = keys[start : start + BULK]
@@ -86,24 +86,23 @@ async def fetch_in(driver: Driver, sql: str, keys: Sequence[str], *values: SqlVa
     return found
 
 
-def below(prefix: str) -> tuple[str, str]:
+def prefix_range(prefix: str) -> tuple[str, str]:
     return prefix, prefix + "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRetries:
-    open_seconds: float = 15.0  # For a Postgres server to answer at the start
-    statement_seconds: float = 20.0  # For a file that another program holds, or a free connection of the pool
-    write_seconds: float = 60.0
-    """How long a write that must not be lost is tried again: a database restarts within a minute."""
-    pause_seconds: float = 1.0
+    open_seconds: float = 15.0  # For a Postgres server to answer at start-up
+    statement_seconds: float = 20.0  # For a locked SQLite file, or a free connection of the pool
+    write_seconds: float = 60.0  # Of retries of a write that must not be lost: a database restarts within a minute
+    pause_seconds: float = 1.0  # Between two of these retries
 
     @property
     def longest_seconds(self) -> float:
         return self.write_seconds + self.pause_seconds + self.statement_seconds
 
     async def until_written(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Write, again and again while the database does not answer; Temporary after `write_seconds`."""
+        """Write, and retry while the database does not answer; Temporary after `write_seconds`."""
         until = time.monotonic() + self.write_seconds
         while True:
             try:
@@ -127,31 +126,29 @@ class _Tables:
     now: Callable[[], float] | None
 
 
-def _row(paid: PaidAnswer) -> tuple[SqlValue, ...]:
-    told = {name: getattr(paid.answer, name) for name in Answer.__slots__}  # `asdict` would copy each of them
-    told["signed"] = paid.answer.signed and asdict(paid.answer.signed)
-    return paid.request, paid.run, paid.llm, paid.purpose, plain_json(told), paid.cost_micro_usd
+def _to_row(paid: PaidAnswer) -> tuple[SqlValue, ...]:
+    fields = {name: getattr(paid.answer, name) for name in Answer.__slots__}  # `asdict` would copy each of them
+    fields["signed"] = paid.answer.signed and asdict(paid.answer.signed)
+    return paid.request, paid.run, paid.llm, paid.purpose, plain_json(fields), paid.cost_micro_usd
 
 
-def _paid(row: Row) -> PaidAnswer:
+def _from_row(row: Row) -> PaidAnswer:
     request, run, llm, purpose, answer, cost = row
-    told = json.loads(answer)
-    signed = told.pop("signed", None)
-    return PaidAnswer(request, run, llm, purpose, Answer(**told, signed=Signed(**signed) if signed else None), cost)
+    fields = json.loads(answer)
+    signed = fields.pop("signed", None)
+    return PaidAnswer(request, run, llm, purpose, Answer(**fields, signed=Signed(**signed) if signed else None), cost)
 
 
-ROOM_SECONDS = 60  # When to look again at a cap that only running evaluations fill
-_UNSURE = "unsure"  # The purpose of a run's line for calls that were sent and never answered
-
-
+RECHECK_SECONDS = 60  # Before a retry at a cap that only running evaluations fill
+_UNSURE = "unsure"  # Purpose of a run's ledger line for calls that were sent and never answered
 _NEW_POSTERS = "month for new posters"
-_KNOWN = "SELECT poster FROM spends WHERE settled_micro_usd > 0 AND at <= ?"
+_KNOWN = "SELECT poster FROM spends WHERE settled_micro_usd > 0 AND at <= ?"  # Posters with an earlier paid run
 
 
 async def _check_caps(
     tx: Driver, run: str, poster: str, purpose: str, micro_usd: int, caps: Caps, moment: datetime
 ) -> None:
-    """Raise Deferred if what all other lines spent or reserved leaves too little under a cap."""
+    """Raise Deferred if all other lines, spent or reserved, leave too little under a cap."""
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     next_month = (month + timedelta(days=32)).replace(day=1)
@@ -176,13 +173,13 @@ async def _check_caps(
         )
         spent, waiting = int(rows[0][0]), int(rows[0][1])
         if spent + micro_usd > cap:
-            # Running evaluations give back what they do not use: if only they are in the way, look again soon.
+            # Running evaluations release what they do not use: if only they fill the cap, retry soon.
             is_soon = spent - waiting + micro_usd <= cap
             raise Deferred(
                 f"The budget per {scope} of ${cap / 1e6:.2f} does not allow another ${micro_usd / 1e6:.2f}: "
                 f"${spent / 1e6:.2f} is spent or reserved.",
                 remedy=f"Raise {'CLARA_NEW_POSTERS_SHARE' if scope == _NEW_POSTERS else 'the cap'}, or wait.",
-                retry_at=int(moment.timestamp()) + ROOM_SECONDS if is_soon else retry_at,
+                retry_at=int(moment.timestamp()) + RECHECK_SECONDS if is_soon else retry_at,
             )
 
 
@@ -206,19 +203,19 @@ class PublicKeys(_Tables):
 
     async def keys(self, chain_id: int, prefix: str) -> list[str]:
         query = "SELECT key FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?"
-        return sorted(row[0] for row in await self.driver.fetch(query, (chain_id, *below(prefix))))
+        return sorted(row[0] for row in await self.driver.fetch(query, (chain_id, *prefix_range(prefix))))
 
     async def items(self, chain_id: int, prefix: str) -> list[tuple[str, str]]:
         query = "SELECT key, value FROM public_keys WHERE chain_id = ? AND key >= ? AND key < ?"
-        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (chain_id, *below(prefix))))
+        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (chain_id, *prefix_range(prefix))))
 
     async def copy_keys(self, chain_id: int, prefix: str, *, cut: int = 0, add: str = "", but: str = "") -> None:
-        """Copy what is below `prefix`, except the key `but`, in the database: without `cut` characters, after `add`."""
+        """Copy the keys with `prefix`, except `but`, to `add` + the key without its first `cut` characters."""
         await self.driver.fetch(
             "INSERT INTO public_keys (chain_id, key, value) "  # noqa: S608 - a constant is put in
             "SELECT chain_id, CAST(? AS TEXT) || substr(key, CAST(? AS INTEGER)), value FROM public_keys "
             f"WHERE chain_id = ? AND key >= ? AND key < ? AND key <> ? {_UPSERT}",
-            (add, cut + 1, chain_id, *below(prefix), but),
+            (add, cut + 1, chain_id, *prefix_range(prefix), but),
         )
 
 
@@ -259,8 +256,8 @@ class Leases(_Tables):
     async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
         """Take or renew a lease; another holder's lease counts until it runs out.
 
-        A lease that lasts longer than it was taken for comes from a clock that was set back since: it is cut to its
-        whole length, so that a living holder has the time to renew it.
+        A lease that would last longer than its length was taken before the clock was set back: it is cut to its
+        length, which leaves its holder time to renew it.
         """
         clock, now = (self.driver.clock, ()) if self.now is None else ("CAST(? AS DOUBLE PRECISION)", (self.now(),))
         rows = await self.driver.fetch(
@@ -281,7 +278,7 @@ class Leases(_Tables):
 
 
 class Runs(_Tables):
-    """The entries, the answers and the money of runs."""
+    """Journal entries, paid answers and costs of runs."""
 
     async def entry(self, run: str, key: str) -> str | None:
         rows = await self.driver.fetch("SELECT value FROM entries WHERE run = ? AND key = ?", (run, key))
@@ -289,10 +286,10 @@ class Runs(_Tables):
 
     async def entries(self, run: str, prefix: str) -> list[tuple[str, str]]:
         query = "SELECT key, value FROM entries WHERE run = ? AND key >= ? AND key < ?"
-        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (run, *below(prefix))))
+        return sorted((row[0], row[1]) for row in await self.driver.fetch(query, (run, *prefix_range(prefix))))
 
     async def add_entry(self, run: str, key: str, value: str) -> str:
-        """Write the entry unless there is one, and return the one that is there now."""
+        """Write the entry unless it exists, and return the stored one."""
         query = "INSERT INTO entries (run, key, value) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING value"
         rows = await self.driver.fetch(query, (run, key, value))
         return value if rows else await self.entry(run, key) or value
@@ -305,17 +302,17 @@ class Runs(_Tables):
 
     async def answers(self, requests: Sequence[str]) -> dict[str, PaidAnswer]:
         query = f"SELECT {_ANSWER_COLUMNS} FROM answers WHERE request IN"  # noqa: S608 - a constant
-        return {row[0]: _paid(row) for row in await fetch_in(self.driver, query, requests)}
+        return {row[0]: _from_row(row) for row in await fetch_in(self.driver, query, requests)}
 
     async def forget_answers(self, requests: Sequence[str]) -> int:
-        """Delete answers that are of no use, so that the requests are asked again; return what they cost."""
+        """Delete useless answers, so that their requests are sent again; return their cost in micro-USD."""
         found = await self.answers(requests)
         for request in found:
             await self.driver.fetch("DELETE FROM answers WHERE request = ?", (request,))
         return sum(paid.cost_micro_usd or 0 for paid in found.values())
 
     async def calls_of(self, run: str) -> list[tuple[str, str, int | None]]:
-        """Request, purpose and cost of every answer of the run, in order of request."""
+        """Return request, purpose and cost of every answer of the run, in order of request."""
         query = "SELECT request, purpose, cost_micro_usd FROM answers WHERE run = ? ORDER BY request"
         return [(row[0], row[1], row[2]) for row in await self.driver.fetch(query, (run,))]
 
@@ -362,20 +359,19 @@ class Runs(_Tables):
 class SqlStore(Runs, PublicKeys, SignedTransactions, Leases):
     driver: Driver
     now: Callable[[], float] | None = None
-    """For tests. Otherwise money is counted by this machine's clock, and leases by the database's."""
-    answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)
-    """Called once for every newly paid answer."""
-    arrived: list[PaidAnswer] = field(default_factory=list)  # not written yet
-    writing: list[asyncio.Task[set[str]]] = field(default_factory=list)  # the task that writes them
+    """The clock in tests. By default costs use this machine's clock, and leases the database's."""
+    answer_listeners: list[Callable[[PaidAnswer], None]] = field(default_factory=list)  # Called once per new answer
+    arrived: list[PaidAnswer] = field(default_factory=list)  # Answers that are not written yet
+    writing: list[asyncio.Task[set[str]]] = field(default_factory=list)  # The task that writes them
 
     async def save_answer(self, paid: PaidAnswer) -> PaidAnswer:
-        """Save the first answer of a request, and return the one that is saved now."""
+        """Save the answer unless its request has one, and return the stored one."""
         if not self.arrived:
             self.writing[:] = [asyncio.create_task(self._write_arrived())]
         self.arrived.append(paid)
         new = await asyncio.shield(self.writing[0])
         if paid.request not in new:
-            # Two workers may have asked the same at once: both go on with the answer that was first.
+            # Two workers may have sent equal requests at once: both use the answer that was first.
             return (await self.answers((paid.request,))).get(paid.request, paid)
         new.remove(paid.request)
         for listen in self.answer_listeners:
@@ -383,12 +379,13 @@ class SqlStore(Runs, PublicKeys, SignedTransactions, Leases):
         return paid
 
     async def _write_arrived(self) -> set[str]:
-        """Write what arrived in one turn of the event loop, and return the requests that had no answer before."""
+        """Write the answers of one turn of the event loop; return the requests that had none before."""
         arrived = self.arrived.copy()
         self.arrived.clear()
         places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(arrived))
         query = f"INSERT INTO answers ({_ANSWER_COLUMNS}) VALUES {places} ON CONFLICT DO NOTHING RETURNING request"  # noqa: S608 - a constant
-        return {row[0] for row in await self.driver.fetch(query, [value for paid in arrived for value in _row(paid)])}
+        values = [value for paid in arrived for value in _to_row(paid)]
+        return {row[0] for row in await self.driver.fetch(query, values)}
 
     async def close(self) -> None:
         await self.driver.close()

@@ -1,4 +1,4 @@
-"""The SQLite driver of the store: one file in WAL mode, on the thread of the event loop.
+"""SQLite driver of the store: one file in WAL mode, on the thread of the event loop.
 
 Invariant: commits survive kill -9, and exclusive ones, such as signed transactions, also a power cut.
 """
@@ -18,8 +18,8 @@ from clara_eval.core.private_file import make_private
 from clara_eval.store.leases import since_start
 from clara_eval.store.sql_store import DATABASE, Driver, Row, SqlStore, SqlValue, migrate
 
-_LOOK_AGAIN_SECONDS = 0.02
-_HELD = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
+_RETRY_SECONDS = 0.02
+_LOCKED_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class SqliteDriver:
         self._ledger = asyncio.Lock()
 
     async def fetch(self, sql: str, values: Sequence[SqlValue] = ()) -> list[Row]:
-        return await _while_held(lambda: self._connection.execute(sql, values).fetchall())
+        return await _retry_while_locked(lambda: self._connection.execute(sql, values).fetchall())
 
     async def many(self, sql: str, rows: Sequence[Sequence[SqlValue]]) -> None:
         def run() -> None:
@@ -40,19 +40,19 @@ class SqliteDriver:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._connection.executemany(sql, rows)
 
-        await _while_held(run)
+        await _retry_while_locked(run)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[Driver]:
         """Use another connection, so that the loop's other statements stay outside the transaction."""
         async with self._ledger:
-            other = await _while_held(lambda: _connect(self._path, "FULL"))
+            other = await _retry_while_locked(lambda: _connect(self._path, "FULL"))
             try:
-                await _while_held(lambda: other.execute("BEGIN IMMEDIATE"))
+                await _retry_while_locked(lambda: other.execute("BEGIN IMMEDIATE"))
                 yield SqliteDriver(other, self._path)
                 other.execute("COMMIT")
             except sqlite3.DatabaseError as bad:
-                raise _refusal(bad) from bad
+                raise _translate_error(bad) from bad
             finally:
                 other.close()
 
@@ -66,18 +66,18 @@ class SqliteStore:
         place = Path(path)
         try:
             make_private(place)
-            connection = await _while_held(lambda: _connect(str(place), "NORMAL"))
-            await _while_held(lambda: connection.execute("PRAGMA journal_mode=WAL"))
+            connection = await _retry_while_locked(lambda: _connect(str(place), "NORMAL"))
+            await _retry_while_locked(lambda: connection.execute("PRAGMA journal_mode=WAL"))
         except (OSError, sqlite3.Error, Temporary) as bad:
-            told = f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}."
-            raise ConfigError(told, remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.") from bad
+            text = f"CLARA_DATABASE_URL: the SQLite file {place} cannot be opened: {bad}."
+            raise ConfigError(text, remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.") from bad
         driver = SqliteDriver(connection, str(place))
         await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
         return SqlStore(driver)
 
 
-def _refusal(bad: sqlite3.DatabaseError) -> Exception:
-    """Turn what the file cannot do now into Temporary; a wrong statement stays what it is."""
+def _translate_error(bad: sqlite3.DatabaseError) -> Exception:
+    """Translate an error of the file into StoreDown; an error in a statement stays as it is."""
     if isinstance(bad, (sqlite3.IntegrityError, sqlite3.ProgrammingError)):
         return bad
     is_full = getattr(bad, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
@@ -85,17 +85,17 @@ def _refusal(bad: sqlite3.DatabaseError) -> Exception:
     return StoreDown(f"The SQLite store refuses: {bad}.", remedy="Free some disk space." if is_full else remedy)
 
 
-async def _while_held(run: Callable[[], T]) -> T:
-    """Run a statement, again while another program holds the file, without blocking the loop."""
+async def _retry_while_locked(run: Callable[[], T]) -> T:
+    """Run a statement, and retry while the file is locked, without blocking the event loop."""
     until = time.monotonic() + DATABASE.statement_seconds
     while True:
         try:
             return run()
         except sqlite3.DatabaseError as bad:
-            code = getattr(bad, "sqlite_errorcode", 0)  # what Python itself refuses, as after a close, has none
-            if code & 0xFF not in _HELD or time.monotonic() >= until:
-                raise _refusal(bad) from bad
-        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            code = getattr(bad, "sqlite_errorcode", 0)  # errors of Python's own module, as after a close, have none
+            if code & 0xFF not in _LOCKED_CODES or time.monotonic() >= until:
+                raise _translate_error(bad) from bad
+        await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _connect(path: str, synchronous: str) -> sqlite3.Connection:
@@ -104,6 +104,6 @@ def _connect(path: str, synchronous: str) -> sqlite3.Connection:
         connection.create_function("lease_clock", 0, since_start)
         connection.execute(f"PRAGMA synchronous={synchronous}")
     except sqlite3.Error:
-        connection.close()  # held, for example, while another process recovers what a killed one left
+        connection.close()  # the file may be locked while another process recovers it after a crash
         raise
     return connection

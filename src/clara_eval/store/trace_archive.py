@@ -1,6 +1,6 @@
-"""Keep traces in the store, in parts of about one megabyte below the key that holds digest and size.
+"""Store traces in parts of about 1 MB, under a key with digest and number of parts.
 
-Invariant: the key is written last; a signed result is kept aside before another replaces it.
+Invariant: the key is written after all parts; a signed result is copied before another replaces it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clara_eval.documents.store_keys import kept_key, status_key, trace_key
 from clara_eval.evaluation.trace import Notes, TraceWriter, render
 from clara_eval.store.sql_store import PublicKeys
 
-_PART = 1_000_000
+_PART_CHARS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class TraceDraft:
 
 @contextmanager
 def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
-    """Write the lines to a temporary file until the digest is known, with flat memory."""
+    """Write the lines to a temporary file until the digest is known, in constant memory."""
     writer = TraceWriter()
     with TemporaryFile("w+", encoding="utf-8", newline="\n") as lines:
         for key, body in entries:
@@ -47,7 +47,7 @@ def drafted(entries: Iterable[tuple[str, object]]) -> Iterator[TraceDraft]:
 
 
 async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iterable[str], digest: str) -> None:
-    """Write the pieces of `document.render`; writing twice changes nothing."""
+    """Store the pieces of `render` in parts; idempotent."""
     before = await archived_trace(keys, chain_id, address)
     if before is not None and before.digest != digest:
         await keys.put(chain_id, trace_key(address), "")
@@ -55,7 +55,7 @@ async def save_trace(keys: PublicKeys, chain_id: int, address: str, pieces: Iter
     for piece in pieces:
         buffer.append(piece)
         size += len(piece)
-        if size >= _PART:
+        if size >= _PART_CHARS:
             await keys.put(chain_id, f"{trace_key(address)}:{parts:05}", "".join(buffer))
             buffer, size, parts = [], 0, parts + 1
     if buffer:
@@ -76,7 +76,7 @@ async def stream_trace(keys: PublicKeys, chain_id: int, address: str) -> AsyncIt
 
 
 async def trace_keccak(keys: PublicKeys, chain_id: int, address: str) -> str:
-    from Crypto.Hash import keccak  # noqa: PLC0415 - only this waits for it
+    from Crypto.Hash import keccak  # noqa: PLC0415 - slow to load, and only used here
 
     hashed = keccak.new(digest_bits=256)
     async for part in stream_trace(keys, chain_id, address):
@@ -90,6 +90,5 @@ async def keep_result(keys: PublicKeys, chain_id: int, address: str) -> None:
 
 
 async def bring_back(keys: PublicKeys, chain_id: int, address: str, digest: str) -> None:
-    own = kept_key(digest, "")
-    # Where the evaluation stands is not part of a result.
-    await keys.copy_keys(chain_id, own, cut=len(own), but=kept_key(digest, status_key(address)))
+    prefix = kept_key(digest, "")  # the status of the evaluation is not part of a result
+    await keys.copy_keys(chain_id, prefix, cut=len(prefix), but=kept_key(digest, status_key(address)))

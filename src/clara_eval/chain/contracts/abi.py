@@ -1,4 +1,4 @@
-"""ABIs of the shipped contracts: encode and decode functions, events and errors; struct fields go by their names."""
+"""Encode and decode functions, events and errors of the shipped contracts by their ABIs."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ class Artifact:
 
 @cache
 def artifact(name: ContractName) -> Artifact:
-    """Load a shipped artifact. The value is shared: read it, do not change it."""
+    """Load a shipped artifact. The value is cached and shared: do not change it."""
     content = json.loads(resources.files(__package__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
     return Artifact(name, content["abi"], content["bytecode"], content["solc"])
 
 
-MOST_BYTES = 4_000_000  # A longer answer than any honest contract gives
-FOREIGN_GAS = 300_000  # For a contract that anybody may have written: plenty for a proxy, and an end to any loop
+MOST_BYTES = 4_000_000  # Longer than the answer of any honest contract
+FOREIGN_GAS = 300_000  # For contracts that anybody may have written: enough for a proxy, and a bound on any loop
 FOREIGN_BYTES = 4_096
 
 
 class Undecodable(ClaraError):
-    """The bytes are not what the ABI says."""
+    """The bytes do not match the ABI."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """One function; a custom error is one, too, without outputs."""
+    """One function, or a custom error, which has no outputs."""
 
     name: str
     inputs: tuple[AbiItem, ...]
@@ -77,9 +77,9 @@ class Function:
         return bytes.fromhex(keccak_hex(self.signature.encode())[2:10])
 
     def call(self, *values: object) -> bytes:
-        """Encode calldata; a struct is a mapping by the names of its fields."""
-        placed = [_placed(value, item) for value, item in zip(values, self.inputs, strict=True)]
-        encoded: bytes = encode(self.types, placed)
+        """Encode calldata; a struct is given as a mapping by field name."""
+        arguments = [_to_abi(value, item) for value, item in zip(values, self.inputs, strict=True)]
+        encoded: bytes = encode(self.types, arguments)
         return self.selector + encoded
 
     def answer(self, data: object, *, at_most: int = MOST_BYTES) -> tuple[object, ...]:
@@ -92,7 +92,7 @@ class Function:
         return {item["name"]: value for item, value in zip(self.outputs, values, strict=True)}
 
     def arguments(self, calldata: bytes) -> tuple[Any, ...]:
-        """Decode the arguments in calldata; what follows them is ignored, as Solidity does."""
+        """Decode the arguments in calldata; bytes after them are ignored, as in Solidity."""
         return _values(self.inputs, calldata[4:])
 
 
@@ -108,7 +108,7 @@ class View:
         return {"to": self.to, "data": "0x" + self.function.call(*self.values).hex(), **bound}
 
     def read(self, answer: object) -> tuple[Any, ...] | None:
-        """Decode the outputs; None if the contract refused or answered something else."""
+        """Decode the outputs; None if the contract refused or the answer does not match."""
         try:
             return self.function.answer(answer, at_most=FOREIGN_BYTES if self.is_foreign else MOST_BYTES)
         except Undecodable:
@@ -125,14 +125,14 @@ class Event:
         return keccak_hex(self.signature.encode())
 
     def read(self, entry: Mapping[str, object]) -> dict[str, Any]:
-        """Decode the values by name; indexed text and bytes are only their hash."""
+        """Decode the values by name; of indexed text and bytes there is only the hash."""
         found = self.read_indexed(entry)
         plain = [item for item in self.inputs if not item["indexed"]]
         values = _values(plain, _bytes(entry["data"], MOST_BYTES)) if plain else ()
         return found | {item["name"]: value for item, value in zip(plain, values, strict=True)}
 
     def read_indexed(self, entry: Mapping[str, Any]) -> dict[str, Any]:
-        """Decode the topics alone, which no stranger's text can spoil."""
+        """Decode only the topics, which stay readable if the data is garbled."""
         indexed = [item for item in self.inputs if item["indexed"]]
         topics: Sequence[str] = entry["topics"][1:]
         if len(topics) != len(indexed):
@@ -141,7 +141,7 @@ class Event:
 
 
 class Abi:
-    """One contract's ABI; an overloaded function is named by its signature."""
+    """The ABI of one contract; an overloaded function is found by its signature."""
 
     def __init__(self, entries: Sequence[AbiItem]) -> None:
         self._functions: dict[str, Function] = {}
@@ -186,39 +186,39 @@ def _bytes(data: object, at_most: int) -> bytes:
 
 
 def _values(items: Sequence[AbiItem], data: bytes) -> tuple[object, ...]:
-    # bytes for string: the same encoding, and no failure on bytes that are not UTF-8
+    # Strings are decoded as bytes, which have an equal encoding but need not be UTF-8.
     types = [_type(item).replace("string", "bytes") for item in items]
     try:
         values = decode(types, data)
     except (DecodingError, OverflowError, ValueError) as bad:
         raise Undecodable(f"The data is not ({','.join(types)}).") from bad
-    return tuple(_ours(value, item) for value, item in zip(values, items, strict=True))
+    return tuple(_from_abi(value, item) for value, item in zip(values, items, strict=True))
 
 
-def _placed(value: Any, item: AbiItem) -> object:
+def _to_abi(value: Any, item: AbiItem) -> object:
     kind = item["type"]
     if kind.endswith("]"):
         inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
-        return [_placed(part, inner) for part in value]
+        return [_to_abi(part, inner) for part in value]
     if kind == "tuple":
-        return tuple(_placed(value[part["name"]], part) for part in item["components"])
+        return tuple(_to_abi(value[part["name"]], part) for part in item["components"])
     return bytes.fromhex(value.removeprefix("0x")) if kind == "bytes32" and isinstance(value, str) else value
 
 
-def _ours(value: Any, item: AbiItem) -> object:
+def _from_abi(value: Any, item: AbiItem) -> object:
     kind = item["type"]
     if kind.endswith("]"):
         inner: AbiItem = {**item, "type": kind[: kind.rindex("[")]}
-        return tuple(_ours(part, inner) for part in value)
+        return tuple(_from_abi(part, inner) for part in value)
     if kind == "tuple":
-        return {inner["name"]: _ours(part, inner) for part, inner in zip(value, item["components"], strict=True)}
+        return {inner["name"]: _from_abi(part, inner) for part, inner in zip(value, item["components"], strict=True)}
     if kind == "bytes32":
         return "0x" + value.hex()
     return value.decode("utf-8", errors="replace") if kind == "string" else value
 
 
 def _word(kind: str, word: str) -> object:
-    """Decode an indexed value; what is neither a number nor an address stays 32 bytes."""
+    """Decode an indexed value; other types than numbers and addresses stay 32 bytes."""
     if kind == "address":
         return "0x" + word[-40:].lower()
     return int(word, 16) if kind.startswith("uint") else word
@@ -250,7 +250,7 @@ _STATUS_REMEDIES: dict[tuple[object, ...], str] = {
 
 @dataclass(frozen=True, slots=True)
 class ContractRefusal:
-    """One decoded custom error; `str()` is the sentence for a person."""
+    """A decoded custom error; `str()` is its message for users."""
 
     name: str
     values: tuple[object, ...]
@@ -274,13 +274,13 @@ def known_errors() -> Mapping[bytes, Function]:
 
 
 def decode_refusal(data: object) -> ContractRefusal | None:
-    """Decode a revert's data (bytes, or 0x text as nodes send it); None if it is not an error that we know."""
+    """Decode the data of a revert (bytes, or 0x text as nodes send it); None if the error is unknown."""
     try:
         raw = data if isinstance(data, bytes) else _bytes(data, MOST_BYTES)
         error = known_errors()[raw[:4]]
         values = error.arguments(raw)
     except (Undecodable, KeyError):
-        return None  # the data comes from whatever contract was called: a known selector proves nothing
+        return None  # any contract may have sent the data: a known selector proves nothing
     reason, remedy = _WORDS.get(error.name, (f"The contract refused with {error.name}.", ""))
     if error.name == "InvalidStatus":
         names: dict[object, str] = dict(enumerate(STATUS_NAMES))

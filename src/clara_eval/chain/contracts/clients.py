@@ -1,6 +1,6 @@
 """Typed clients of the contracts, one class each, built from the shipped ABIs.
 
-Invariant: a stranger's contract is asked with little gas, its answer is cut off, and it only ever gives None.
+Invariant: a call of a foreign contract has limits on gas and on the size of its answer; a failed one returns None.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SYMBOL_CHARS = 12
 class _Contract:
     ABI: ClassVar[Abi]
     IS_FOREIGN: ClassVar[bool] = True
-    REMEDY: ClassVar[str]  # For an address whose contract does not answer as this one does
+    REMEDY: ClassVar[str]  # For an address with another contract
 
-    def __init__(self, reader: Blocks, address: Address, spoken: Abi | None = None) -> None:
+    def __init__(self, reader: Blocks, address: Address, own_abi: Abi | None = None) -> None:
         self._reader = reader
         self.address = address
-        self.abi = spoken or self.ABI
+        self.abi = own_abi or self.ABI
 
     def view(self, name: str, *values: object) -> View:
         return View(self.address, self.abi.function(name), values, is_foreign=self.IS_FOREIGN)
@@ -43,14 +43,14 @@ class _Contract:
         return [None if row is None else row[0] for row in await self._rows(block, calls)]
 
     async def one(self, block: model.Block, name: str, *values: object) -> Any:
-        """Return what a getter with one output says; NotFound if the contract does not answer it."""
+        """Return the output of a getter with one output; NotFound if the contract does not answer it."""
         (found,) = await self.each(block, [self.view(name, *values)])
         if found is None:
             raise NotFound(f"The contract at {self.address} does not answer {name}().", remedy=self.REMEDY)
         return found
 
 
-ChallengeGetters = Mapping[str, Any]  # What the getters of one challenge say: lower-case addresses, numbers, text
+ChallengeGetters = Mapping[str, Any]  # Values of one challenge's getters by name; addresses are lower case
 
 
 class ChallengeContract(_Contract):
@@ -79,7 +79,7 @@ class ChallengeContract(_Contract):
         return [self.view("getPayoutBps"), *(self.view("payoutBps", place) for place in range(places))]
 
     def payout_in(self, answers: Sequence[object]) -> tuple[int, ...]:
-        """Read the payout shares from the getter for all, or else from the getter for each."""
+        """Read the payout shares from `getPayoutBps`, or else from `payoutBps` of each place."""
         found = self.view("getPayoutBps").read(answers[0])
         if found is not None:
             return tuple(int(share) for share in found[0])
@@ -88,10 +88,10 @@ class ChallengeContract(_Contract):
     async def submissions(self, block: model.Block, submitters: Sequence[Address]) -> tuple[Submission, ...]:
         read = await self._submissions(block, submitters, "getSubmission")
         read |= await self._submissions(block, [who for who in submitters if read[who] is None], "submissions")
-        lost = next((who for who, found in read.items() if found is None), None)
-        if lost:
+        missing = next((who for who, found in read.items() if found is None), None)
+        if missing:
             remedy = "It must answer getSubmission(address) or submissions(address)."
-            raise NotFound(f"{self.address} does not tell the submission of {lost}.", remedy=remedy)
+            raise NotFound(f"{self.address} does not tell the submission of {missing}.", remedy=remedy)
         return tuple(found for who in submitters if (found := read[who]) is not None)
 
     async def submission_of(self, block: model.Block, submitter: Address) -> Submission | None:
@@ -104,8 +104,8 @@ class ChallengeContract(_Contract):
         found: dict[Address, Submission | None] = {}
         rows = await self._rows(block, [self.view(getter, who) for who in submitters])
         for who, row in zip(submitters, rows, strict=True):
-            told: Mapping[str, Any] = self.abi.function(getter).named_answer(row) if row else {"submittedAt": 0}
-            found[who] = Submission(who, *(told[name] for name in names)) if told["submittedAt"] else None
+            values: Mapping[str, Any] = self.abi.function(getter).named_answer(row) if row else {"submittedAt": 0}
+            found[who] = Submission(who, *(values[name] for name in names)) if values["submittedAt"] else None
         return found
 
     async def last_submission_time(self, block: model.Block, account: Address) -> int:
@@ -117,7 +117,7 @@ class ChallengeContract(_Contract):
 
 
 def answered(call: View, answer: object) -> tuple[Any, ...]:
-    """Decode what a challenge answers; NotFound if that is not what a challenge does."""
+    """Decode the answer of a challenge; NotFound if it is not one that a challenge gives."""
     found = call.read(answer)
     if found is None:
         name = call.function.name
@@ -137,7 +137,7 @@ class ChallengeFactoryContract(_Contract):
         return [Address(address) for address in found]
 
     def challenge_created(self, entry: Mapping[str, Any], created_at: int = 0) -> model.NewChallenge:
-        """Read the topics alone: texts may be garbled, and the challenge itself tells the rest."""
+        """Read the event's topics; its texts may be garbled, and the challenge contract has the rest."""
         address = Address(self.abi.event("ChallengeCreated").read_indexed(entry)["challengeAddress"])
         tx_hash = str(entry.get("transactionHash") or "")
         return model.NewChallenge(address, int(entry["blockNumber"], 16), tx_hash, created_at)
@@ -151,7 +151,7 @@ class TokenContract(_Contract):
 async def describe_tokens(
     reader: Blocks, block: model.Block, addresses: Sequence[Address]
 ) -> dict[Address, model.PrizeToken]:
-    """Read symbol and scale of each, in one question; whatever a token answers, it never stops a reading."""
+    """Read symbol and decimals of each token in one batch; an invalid answer gets a default, not an error."""
     tokens = [TokenContract(reader, address) for address in dict.fromkeys(addresses)]
     calls = [token.view(name) for token in tokens for name in ("symbol", "decimals")]
     answers = await reader.views(calls, block) if calls else []
@@ -160,16 +160,16 @@ async def describe_tokens(
         address, units = token.address, token.view("decimals").read(decimals)
         is_usdc = address == reader.network.usdc
         name = _symbol(token.view("symbol"), symbol) or ("USDC" if is_usdc else short(address))
-        # Unknown scale: read as base units. The prize then looks large, and large prizes get a review.
+        # Without decimals amounts are base units. The prize then looks large, and large prizes get a review.
         places = int(units[0]) if units else 6 if is_usdc else 0
-        # Only the network's own dollar may be called one.
+        # Only the network's own USDC may have its name.
         is_posing = name.upper() in {"USD", "USDC"} and not model.is_dollar(address, reader.network)
         found[address] = model.PrizeToken(address, short(address) if is_posing else name, places, units is not None)
     return found
 
 
 def _symbol(call: View, answer: object) -> str:
-    """Read a symbol, given as text or as one word of bytes: a few ASCII letters and digits."""
+    """Read a symbol, given as text or as bytes32, and keep its ASCII letters and digits."""
     found = call.read(answer)
     text = str(found[0]) if found else ""
     if found is None and isinstance(answer, str) and len(answer) == 66:
@@ -178,11 +178,11 @@ def _symbol(call: View, answer: object) -> str:
 
 
 class IdentityRegistryContract(_Contract):
-    """The registry of agents (ERC-8004, an ERC-721): on some networks one that emits no events."""
+    """The registry of agents (ERC-8004, an ERC-721), which emits no events on some networks."""
 
     ABI = abi("IdentityRegistry")
     REMEDY = "It is not an identity registry: check CLARA_NETWORK."
-    OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))  # Owner: third topic
+    OWNING_EVENTS: ClassVar[tuple[Event, ...]] = (ABI.event("Registered"), ABI.event("Transfer"))  # Topic 3: owner
 
     async def owners_of(self, block: model.Block, agent_ids: Sequence[int]) -> list[Address | None]:
         found = await self.each(block, [self.view("ownerOf", agent_id) for agent_id in agent_ids])
@@ -193,7 +193,7 @@ class IdentityRegistryContract(_Contract):
 
     @classmethod
     def agents_in(cls, entries: Sequence[Mapping[str, Any]], registry: Address, owner: Address) -> list[int]:
-        """Return ids that these log entries of the registry give to an owner, oldest first."""
+        """Return the ids that these log entries assign to an owner, oldest first."""
         found: dict[int, None] = {}
         for entry in entries:
             event = next((one for one in cls.OWNING_EVENTS if entry["topics"][:1] == [one.topic]), None)
@@ -209,7 +209,7 @@ class IdentityRegistryContract(_Contract):
 
 
 class ReputationRegistryContract(_Contract):
-    """The registry of feedback on agents (ERC-8004): anybody but an agent's owner and operators may give some."""
+    """The registry of feedback on agents (ERC-8004), open to all but an agent's owner and operators."""
 
     ABI = abi("ReputationRegistry")
     REMEDY = "It is not a reputation registry of ERC-8004: check its address and CLARA_NETWORK."

@@ -1,1 +1,1 @@
-"""Where anybody reads an evaluation's public documents: the port, the SQL store behind it, and how they get there."""
+"""Publication of an evaluation's documents in Cloudflare KV and on IPFS."""

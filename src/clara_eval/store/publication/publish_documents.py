@@ -1,4 +1,4 @@
-"""Publish the documents of one posted result, scores and status last; what was interrupted continues where it was."""
+"""Publish the documents of one posted result, scores and status last; resumable."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 
 class Refused(Temporary):
-    """The place answers and refuses these documents; others may go there."""
+    """The place refuses these documents; it may accept others."""
 
 
 class Publication(Protocol):
-    takes_keys: ClassVar[bool]  # Whether the keys go there, or only the trace
+    takes_keys: ClassVar[bool]  # Whether it stores keys, or only the trace
 
     @property
     def name(self) -> str: ...
 
     async def check(self) -> None:
-        """Raise if it would not take anything now."""
+        """Raise if it cannot store anything now."""
 
     async def put_keys(self, chain_id: int, pairs: Sequence[tuple[str, str]]) -> None:
-        """Put some hundred (key, JSON) pairs; Temporary in an outage, Refused if it does not take them."""
+        """Write up to BULK (key, JSON) pairs; Temporary in an outage, Refused if they are not accepted."""
 
     async def trace_digest(self, chain_id: int, address: str) -> str | None: ...
 
     async def take_trace(self, chain_id: int, address: str, digest: str, parts: AsyncIterator[str]) -> str | None:
-        """Take a trace in parts of about a megabyte, and return its lasting URI if it has one."""
+        """Write a trace in parts of about 1 MB, and return its permanent URI if it has one."""
 
 
 BULK = 500
@@ -44,19 +44,19 @@ PROGRESS = "publication:"
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """Which result is being published, and how much of it is there."""
+    """Stored progress of the publication of one result in one place."""
 
     digest: str
-    last: str = ""  # The last key of the evidence, or `DONE` when everything that may go out is there
-    uri: str | None = None  # The trace's, as told there
-    evidence: bool = False  # Whether features, pairs and trace are all there
-    scores: str = ""
-    status: str = ""  # Hashes of these two documents, as they are there
+    last: str = ""  # The last written key of the evidence, or `DONE`
+    uri: str | None = None  # Of the trace, as in the published scores
+    evidence: bool = False  # Whether features, pairs and trace are all published
+    scores: str = ""  # Hash of the published scores
+    status: str = ""  # Hash of the published status
 
 
 @dataclass(frozen=True, slots=True)
 class _Documents:
-    """The documents of one challenge, on their way to one place."""
+    """Publisher of the documents of one challenge in one place."""
 
     store: PublicKeys
     place: Publication
@@ -66,7 +66,7 @@ class _Documents:
     async def get(self, key: str) -> str:
         return await self.store.get(self.chain_id, key) or ""
 
-    async def remember(self, progress: _Progress) -> _Progress:
+    async def save(self, progress: _Progress) -> _Progress:
         key = f"{PROGRESS}{self.place.name}:{self.address}"
         await self.store.put(self.chain_id, key, plain_json(asdict(progress)))
         return progress
@@ -75,28 +75,28 @@ class _Documents:
         if self.place.takes_keys:
             async for bulk in self._bulks("" if progress.last == DONE else progress.last):
                 await self.place.put_keys(self.chain_id, bulk)
-                progress = await self.remember(replace(progress, last=bulk[-1][0]))
+                progress = await self.save(replace(progress, last=bulk[-1][0]))
         if await self.place.trace_digest(self.chain_id, self.address) != progress.digest:
             parts = stream_trace(self.store, self.chain_id, self.address)
             uri = await self.place.take_trace(self.chain_id, self.address, progress.digest, parts)
-            if uri is not None:  # in the scores and in a list of its own, so that other places get the newer scores
+            if uri is not None:  # stored in a key of its own, too, by which `unpublished` finds outdated scores
                 scores = json.loads(await self.get(store_keys.scores_key(self.address)) or "{}")
                 scores["traceCid"] = uri.removeprefix("ipfs://")
-                told = plain_json({"digest": progress.digest, "uri": uri})
+                uri_text = plain_json({"digest": progress.digest, "uri": uri})
                 pairs = [
                     (store_keys.scores_key(self.address), plain_json(scores)),
-                    (store_keys.trace_uri_key(self.address), told),
+                    (store_keys.trace_uri_key(self.address), uri_text),
                 ]
                 await self.store.put_many(self.chain_id, pairs)
         return replace(progress, evidence=True)
 
     async def _bulks(self, last: str) -> AsyncIterator[list[tuple[str, str]]]:
         """Yield features, then pairs, in order of key, after `last`."""
-        every = store_keys.features_key(self.address, "")
-        features = await self.store.keys(self.chain_id, every)
-        pairs = (store_keys.pairwise_key(self.address, key.removeprefix(every), "") for key in features)
+        start = store_keys.features_key(self.address, "")
+        features = await self.store.keys(self.chain_id, start)
+        pairs = (store_keys.pairwise_key(self.address, key.removeprefix(start), "") for key in features)
         waiting: list[tuple[str, str]] = []
-        for prefix in (every, *pairs, store_keys.verdicts_key(self.address)):
+        for prefix in (start, *pairs, store_keys.verdicts_key(self.address)):
             waiting += [pair for pair in await self.store.items(self.chain_id, prefix) if pair[0] > last]
             while len(waiting) >= BULK:
                 yield waiting[:BULK]
@@ -105,11 +105,11 @@ class _Documents:
             yield waiting
 
     async def put_result(self, progress: _Progress) -> _Progress:
-        """Put scores, then status, if they differ from those at the place."""
+        """Write scores, then status, if they differ from the published ones."""
         scores = await self.get(store_keys.scores_key(self.address))
         if progress.scores != _hash(scores):
             await self.place.put_keys(self.chain_id, [(store_keys.scores_key(self.address), scores)])
-            progress = await self.remember(replace(progress, scores=_hash(scores), status=""))
+            progress = await self.save(replace(progress, scores=_hash(scores), status=""))
         status = await self.get(store_keys.status_key(self.address))
         if progress.status != _hash(status):
             await self.place.put_keys(self.chain_id, [(store_keys.status_key(self.address), status)])
@@ -119,7 +119,7 @@ class _Documents:
 async def publish_documents(
     store: PublicKeys, place: Publication, chain_id: int, address: str, *, traces_public: bool = True
 ) -> bool:
-    """Publish the documents of this challenge (scores and status if traces are private); False before the post."""
+    """Publish a challenge's documents, without evidence if traces are private; False before the post."""
     documents, archived = _Documents(store, place, chain_id, address), await archived_trace(store, chain_id, address)
     scores = json.loads(await documents.get(store_keys.scores_key(address)) or "{}")
     if archived is None or scores.get("postedBy") is None or scores.get("traceDigest") != archived.digest:
@@ -134,7 +134,7 @@ async def publish_documents(
         progress = await documents.put_result(progress)
     progress = replace(progress, last=DONE, uri=uri)
     if progress != found:
-        await documents.remember(progress)
+        await documents.save(progress)
     return True
 
 
@@ -144,7 +144,7 @@ async def trace_uri(store: PublicKeys, chain_id: int, address: str, digest: str)
 
 
 async def forget_published(store: PublicKeys, place: Publication, chain_id: int, address: str) -> None:
-    await _Documents(store, place, chain_id, address).remember(_Progress(""))
+    await _Documents(store, place, chain_id, address).save(_Progress(""))
 
 
 async def unpublished(
@@ -155,7 +155,7 @@ async def unpublished(
     *,
     traces_public: bool = True,
 ) -> list[tuple[Publication, str]]:
-    """List the places and posted challenges whose documents there differ from those here."""
+    """List places and posted challenges whose published documents are missing or outdated."""
     rows = await store.items(chain_id, store_keys.TRACE_URIS)
     uris = {key.removeprefix(store_keys.TRACE_URIS): json.loads(text)["uri"] for key, text in rows}
     texts = await store.get_many(chain_id, [store_keys.status_key(address) for address in posted])
@@ -164,11 +164,11 @@ async def unpublished(
     for place in places:
         start = f"{PROGRESS}{place.name}:"
         items = await store.items(chain_id, start)
-        told = {key.removeprefix(start): read_stored(_Progress, text) for key, text in items}
+        progress = {key.removeprefix(start): read_stored(_Progress, text) for key, text in items}
         found += [
             (place, address)
             for address in posted
-            if (one := told.get(address)) is None
+            if (one := progress.get(address)) is None
             or (one.last, one.uri) != (DONE, uris.get(address))
             or (place.takes_keys and one.status != statuses[address])
             or (traces_public and not one.evidence)
