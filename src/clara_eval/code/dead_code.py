@@ -12,7 +12,7 @@ from clara_eval.core.syntax import MAX_BYTES, Parsed, node_kinds
 
 MOST_ITEMS = 400_000  # a larger tree is not read; 256 kB of ordinary code has about 100,000 items
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
-_WRAPPERS = words("parenthesized_expression inner statement call_argument expression_statement")
+_WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")
 _ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
 _ENDS |= words("return_expression break_expression continue_expression")
 _BLOCKS = words("block statement_block function_body block_statement module program statement_list yul_block")
