@@ -1,4 +1,4 @@
-"""Mark statements that do nothing; a condition that is only known at run time counts as open."""
+"""Mark statements that do nothing; a condition that depends on run time is never decided."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
 _LONGEST = 4_000  # bytes; a longer expression or loop is assumed to do something
 _SHORT = 200
 _NOTHING: list[Item] = []  # shared by all leaves
-_DEEPEST = 24  # levels; deeper conditions count as open, so that a submission cannot exhaust our stack
+_DEEPEST = 24  # levels; deeper conditions are not decided, so that a submission cannot exhaust our stack
 _LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
 _STATEMENTS = words(
     "expression_statement lexical_declaration variable_declaration let_declaration variable_declaration_statement"
@@ -227,7 +227,7 @@ class DeadCode:
         return {name for name in found if name not in self.library and not name.startswith(("assert", "expect"))}
 
     def truth(self, item: Item, depth: int = 0) -> bool | None:
-        """Return what a condition always is, or None if that is open."""
+        """Return the constant truth of a condition, or None if it is not constant."""
         item = bare(item)
         plain = self._plain_truth(item)
         operator = next((c.kind for c in item.children if not c.is_named and c.kind not in "()"), "")
@@ -247,7 +247,7 @@ class DeadCode:
         return self._compared(operator, left, right)
 
     def _plain_truth(self, item: Item) -> bool | None:
-        """Return what an expression without operators always is, or None if that is open."""
+        """Return the constant truth of an expression without operators, or None."""
         text, kind = self.text(item) if item.end - item.start < _SHORT else "", item.kind
         if text in ("true", "True") or kind in ("lambda", "arrow_function"):
             return True

@@ -45,7 +45,7 @@ def language_name(hint: str) -> str:
 
 
 def guess_language(text: str) -> str | None:
-    """Guess the language from its signs, and if samples differ from parse errors; None for prose."""
+    """Guess the language by its signs, and by parse errors if parts of the text differ; None for prose."""
     if len(text) <= _SAMPLE_CHARS:
         return _guess(text)
     step = max(_SAMPLE_CHARS, (len(text) - _SAMPLE_CHARS) // (_SAMPLES - 1) + 1)

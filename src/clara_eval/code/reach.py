@@ -1,6 +1,6 @@
-"""Drop code that the interface asked for by the task does not reach, by names and not by types.
+"""Drop code that is unreachable from the interface that the task asks for, by name, not by type.
 
-If the task names none of it, the interface is all exported or public code, without parts under half the largest one.
+If the task names none of it, all exported or public code is the interface, except parts under half the largest one.
 """
 
 from __future__ import annotations

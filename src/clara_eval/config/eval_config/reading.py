@@ -20,7 +20,7 @@ from clara_eval.core.hashing import canonical_json
 from clara_eval.core.model import HarnessLanguage
 from clara_eval.core.strict_json import read_strict_json
 
-MOST_FEATURES, MOST_CRITERIA = 100, 32_000  # the most that is evaluated, even if it was posted
+MOST_FEATURES, MOST_CRITERIA = 100, 32_000  # hard limits, even for a challenge that is posted
 _HARD_LIMITS = {
     ("$.features", "maxItems"): (MOST_FEATURES, "There are {} features."),
     ("$.criteria", "maxLength"): (MOST_CRITERIA, "The criteria have {:,} characters."),

@@ -75,7 +75,7 @@ class BadEvalConfig(BadInput):
 class ProblemReport:
     problems: list[ConfigProblem] = field(default_factory=list)
     is_lenient: bool = False
-    """For posted challenges: what is only forbidden before posting goes to `waived`."""
+    """For posted challenges: `forbid` adds to `waived` and stops nothing."""
     waived: list[ConfigProblem] = field(default_factory=list)
 
     def error(self, path: str, value: object, reason: str, remedy: str) -> None:
