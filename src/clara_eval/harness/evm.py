@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from clara_eval.harness.model import Call, Executed, Fact, RunLimits, RunOutcome, overall
+from clara_eval.harness.model import Call, Executed, Fact, RunLimits, RunOutcome, overall_outcome
 from clara_eval.harness.solc import EVM_VERSION, Compiled, CompiledHarness
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def run_job(compiled: Compiled, limits: dict[str, int]) -> Executed:
         "bytecode_bytes": len(code) // 2 if code else None,
         "deploy_gas": max(costs) if costs and run.is_deploy_gas_known else None,
     }
-    outcome = RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall(run.calls)
+    outcome = RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall_outcome(run.calls)
     return Executed("solidity", outcome, compiled["detail"], tuple(run.calls), facts, tuple(run.logs))
 
 
