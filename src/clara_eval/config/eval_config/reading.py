@@ -185,7 +185,7 @@ def _read_typed(
         return None
     start = usual if usual is not None and usual.type == kind else Feature(name=name, type=kind)
     _check_meaning(report, path, item, kind)
-    given = {key: _plain(key, value) for key, value in item.items() if key not in bad}
+    given = {key: _normalise(key, value) for key, value in item.items() if key not in bad}
     for key in ("values", "anchors"):
         _check_list(report, at(path, key), given.get(key, ()))
     for key in ("min", "max"):
@@ -207,7 +207,7 @@ def _read_typed(
     return feature
 
 
-def _plain(key: str, value: Any) -> Any:
+def _normalise(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return int(value) if key in {"min", "max"} and value == int(value) else value
