@@ -57,8 +57,8 @@ def test_languages_are_not_mixed_up() -> None:
 def test_strangers_do_not_choose_how_much_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts that are nothing but strings push each other out, and one that alone passes the bound is not held."""
     held: dict[object, object] = {}
-    monkeypatch.setattr(reading, "_READ", held)
-    monkeypatch.setattr(reading, "_MOST_PARTS", 1_000)
+    monkeypatch.setattr(reading, "_CACHE", held)
+    monkeypatch.setattr(reading, "_MAX_CACHED_PARTS", 1_000)
     for number in range(12):
         read_code(b'a = [""' + b', ""' * (300 + number) + b"]\n", "python")
     assert len(held) == 3

@@ -19,10 +19,10 @@ from clara_eval.code.reading import (
     _TOKEN,
     _WORD,
     MOST_LEAVES,
-    _joined,
     _Kind,
     _kinds,
-    _leaf,
+    _leaf_text,
+    _shape_text,
     shapes_of,
 )
 from clara_eval.core.syntax import Parsed, parse
@@ -136,7 +136,11 @@ def _plainly(parsed: Parsed) -> list[tuple[str, int]]:
         kind = kind_of(node)
         if kind.role != _OPEN:
             is_part = kind.role in (_WORD, _NUMBER, _STRING)
-            return [(kind.label if kind.role == _WORD else _leaf(kind.role, parsed.source, node), 1)] if is_part else []
+            return (
+                [(kind.label if kind.role == _WORD else _leaf_text(kind.role, parsed.source, node), 1)]
+                if is_part
+                else []
+            )
         inner = node.children if kind.has_operator else node.named_children
         operator = " ".join(kind_of(n).label for n in inner if kind_of(n).role == _TOKEN)
         parts = [part for child in inner for part in parts_of(child, kind)]
@@ -152,7 +156,7 @@ def _plainly(parsed: Parsed) -> list[tuple[str, int]]:
             return parts
         texts = [text for text, _ in parts]
         alone = len(parts) == 1 and not kind.keeps_label
-        joined = texts[0] if alone else _joined(kind, operator, texts), leaves
+        joined = texts[0] if alone else _shape_text(kind, operator, texts), leaves
         if is_own:
             found.append(joined)
         return [] if is_own else [joined]

@@ -25,7 +25,7 @@ from clara_eval.devnet.anvil import Anvil
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine, MissingEngine, solc
 from clara_eval.harness.evm import WORLD
 from clara_eval.harness.model import RunLimits
-from clara_eval.harness.solc import CompileCache, compile_solidity, compiled, find_compiler
+from clara_eval.harness.solc import CompileCache, compile_result, compile_solidity, find_compiler
 from clara_eval.submissions.files import pack_files, read_archive
 
 HARNESS = (
@@ -450,8 +450,8 @@ def test_the_cache_is_keyed_by_sources_compiler_and_settings() -> None:
 def test_half_a_cache_file_is_compiled_again(tmp_path: Path) -> None:
     """A damaged file in the cache costs time and nothing else."""
     cache = CompileCache(tmp_path)
-    cache.put("0xab", compiled("0.8.30"))
-    assert CompileCache(tmp_path).get("0xab") == compiled("0.8.30")
+    cache.put("0xab", compile_result("0.8.30"))
+    assert CompileCache(tmp_path).get("0xab") == compile_result("0.8.30")
     (tmp_path / "0xab.json").write_text('{"outcome"', encoding="utf-8")
     assert CompileCache(tmp_path).get("0xab") is None
 

@@ -7,7 +7,7 @@ import marshal
 
 import pytest
 
-from clara_eval.harness.cpython import DEPTH, NotPlain, from_guest, to_guest
+from clara_eval.harness.cpython import MAX_DEPTH, NotPlain, decode_response, encode_request
 
 
 @pytest.mark.parametrize(
@@ -30,26 +30,26 @@ from clara_eval.harness.cpython import DEPTH, NotPlain, from_guest, to_guest
 )
 def test_a_plain_answer_is_read(value: object, told: object) -> None:
     """Each kind of plain value is told in its tagged form, and what looks like a tag is a value like any other."""
-    assert from_guest(marshal.dumps((True, value), 2)) == [True, told]  # type: ignore[arg-type] # any of them
+    assert decode_response(marshal.dumps((True, value), 2)) == [True, told]  # type: ignore[arg-type] # any of them
 
 
 @pytest.mark.parametrize("value", [(lambda: 0).__code__, StopIteration, 1j, ..., (..., -1), (..., "x"), [10**6000]])
 def test_what_is_not_plain_is_refused(value: object) -> None:
     """Code, classes, markers, references out of place and huge numbers are no answers."""
     with pytest.raises(NotPlain):
-        from_guest(marshal.dumps((True, value), 2))  # type: ignore[arg-type] # any of them
+        decode_response(marshal.dumps((True, value), 2))  # type: ignore[arg-type] # any of them
 
 
 def test_depth_is_bounded() -> None:
     """A value as deep as allowed is read, one that is deeper is not, and neither ends our own interpreter."""
     value: list[object] = []
-    for _ in range(DEPTH - 1):
+    for _ in range(MAX_DEPTH - 1):
         value = [value]
-    assert from_guest(marshal.dumps((True, value), 2))[0] is True
+    assert decode_response(marshal.dumps((True, value), 2))[0] is True
     for _ in range(1_000):
         value = [value]
     with pytest.raises(NotPlain, match="deeply"):
-        from_guest(marshal.dumps((True, value), 2))
+        decode_response(marshal.dumps((True, value), 2))
 
 
 def test_broken_bytes_are_refused() -> None:
@@ -66,14 +66,14 @@ def test_broken_bytes_are_refused() -> None:
         b"\xff",
     ):
         with pytest.raises(NotPlain):
-            from_guest(raw)
+            decode_response(raw)
     for length in range(len(good)):
         with pytest.raises(NotPlain):
-            from_guest(good[:length])
+            decode_response(good[:length])
 
 
 def test_a_message_says_whether_it_holds_references() -> None:
     """Arguments arrive as values; only a message with a reference makes the guest look for one."""
     plain = json.loads('[{"$": "list", "v": [1, {"$": "bytes", "v": "00"}]}]')
-    assert marshal.loads(to_guest(2, 0, plain)) == (2, 0, ([1, b"\x00"],), {}, False)
-    assert marshal.loads(to_guest(2, 0, [], {"on": {"$": "ref", "v": 3}})) == (2, 0, (), {"on": (..., 3)}, True)
+    assert marshal.loads(encode_request(2, 0, plain)) == (2, 0, ([1, b"\x00"],), {}, False)
+    assert marshal.loads(encode_request(2, 0, [], {"on": {"$": "ref", "v": 3}})) == (2, 0, (), {"on": (..., 3)}, True)

@@ -16,7 +16,7 @@ from tests.support.engines import RememberingMachine
 from clara_eval.actions.harness import check_harness
 from clara_eval.harness import Executed, Harness, HarnessSubmission, Machine, MissingEngine, RunOutcome, cpython
 from clara_eval.harness.model import RunLimits
-from clara_eval.harness.wasm import CLOCK_SECONDS, is_own
+from clara_eval.harness.wasm import CLOCK_SECONDS, is_private_file
 from clara_eval.submissions.files import read_archive
 
 HARNESS = """
@@ -247,16 +247,16 @@ def test_the_compiled_engine_is_only_taken_from_a_private_place(tmp_path: Path) 
     """Compiled code that somebody else could have written is not run."""
     cache = tmp_path / "wasm"
     cache.mkdir(mode=0o700)
-    file = cpython.kept_module(cache)
-    assert not is_own(file)
+    file = cpython.compiled_module_path(cache)
+    assert not is_private_file(file)
     file.write_bytes(b"code")
     file.chmod(0o600)
-    assert is_own(file)
+    assert is_private_file(file)
     file.chmod(0o666)
-    assert not is_own(file)
+    assert not is_private_file(file)
     file.chmod(0o600)
     cache.chmod(0o777)
-    assert not is_own(file)
+    assert not is_private_file(file)
 
 
 def test_a_missing_engine_names_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

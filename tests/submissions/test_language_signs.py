@@ -19,11 +19,11 @@ def test_no_sign_is_missed_for_want_of_its_words(name: str) -> None:
     texts += [text[start : start + 80] for text in texts for start in range(0, len(text), 40)]
     texts += ["".join(rng.sample(SAMPLES[name], len(SAMPLES[name])))]
     for text in texts:
-        for known, signs in language._COMPILED.items():
-            shown = [language._shows(text, known, number) for number in range(len(signs))]
+        for known, signs in language._SIGNS.items():
+            shown = [language._has_sign(text, known, number) for number in range(len(signs))]
             assert shown == [sign.search(text) is not None for _, sign in signs]
 
 
 def test_every_sign_has_its_words() -> None:
     """Each pattern stands beside at least one word that a text must hold."""
-    assert all(needed for signs in language._COMPILED.values() for needed, _ in signs)
+    assert all(needed for signs in language._SIGNS.values() for needed, _ in signs)

@@ -1,4 +1,4 @@
-"""Mark statements that do nothing in a syntax tree; a condition that only running would decide is left open."""
+"""Mark statements that do nothing; a condition that depends on run time is never decided."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 from clara_eval.code.language import LIBRARY, NODES, STRINGS, words
 from clara_eval.core.syntax import MAX_BYTES, Parsed, node_kinds
 
-MOST_ITEMS = 400_000  # more are not read this way: a quarter of a megabyte of ordinary code has a hundred thousand
+MOST_ITEMS = 400_000  # a larger tree is not read; 256 kB of ordinary code has about 100,000 items
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
 _WRAPPERS = words("parenthesized_expression expression statement call_argument expression_statement")
 _ENDS = words("return_statement raise_statement throw_statement break_statement continue_statement revert_statement")
@@ -29,10 +29,10 @@ _LOOPS = words("for_statement for_in_statement while_statement for_expression wh
 _LOOKED_AT = _BLOCKS | _LOOPS | _IDLE | {"if_statement", "elif_clause"}
 _FALSE = words("false False none None null nil undefined")
 _CHECKS = ("assert", "expect", "require", "console.assert", "self.assert")
-_LONGEST = 4_000  # bytes of an expression or loop that is looked through; a longer one is taken to do something
+_LONGEST = 4_000  # bytes; a longer expression or loop is assumed to do something
 _SHORT = 200
-_NOTHING: list[Item] = []  # in every leaf
-_DEEPEST = 24  # conditions nested deeper are open: a stranger must not choose how deep we call
+_NOTHING: list[Item] = []  # shared by all leaves
+_DEEPEST = 24  # levels; deeper conditions are not decided, so that a submission cannot exhaust our stack
 _LITERALS = _NUMBERS | words("true false none null undefined boolean_literal")
 _STATEMENTS = words(
     "expression_statement lexical_declaration variable_declaration let_declaration variable_declaration_statement"
@@ -45,7 +45,7 @@ _ORDERS = {
 
 
 class Item:
-    """One node: its kind, its place in the source, its role in the node around it, and what is inside it."""
+    """A node of the syntax tree: kind, field in its parent, place in the source, children."""
 
     __slots__ = ("children", "end", "field", "instead", "is_dropped", "is_named", "kind", "parent", "start")
 
@@ -54,42 +54,42 @@ class Item:
     ) -> None:
         self.kind, self.field, self.start, self.end, self.parent = kind, field, start, end, parent
         self.is_named, self.is_dropped, self.instead = is_named, False, ""
-        self.children = _NOTHING  # most are leaves
+        self.children = _NOTHING
 
     @property
     def named(self) -> list[Item]:
-        """The children that are no tokens and no comments, but for dropped ones."""
+        """Return the children that are not tokens, comments or dropped."""
         return [c for c in self.children if c.is_named and not c.is_dropped and c.kind not in COMMENTS]
 
     def at(self, field: str) -> Item | None:
         return next((child for child in self.children if child.field == field and not child.is_dropped), None)
 
     def binding(self) -> tuple[Item | None, Item | None]:
-        """What an assignment or a declaration binds, and to which value."""
+        """Return the target and the value of an assignment or a declaration."""
         return self.at("left") or self.at("name") or self.at("pattern"), self.at("right") or self.at("value")
 
     def drop(self, instead: str = "") -> None:
-        """Drop it with everything in it, but for tokens, which several may share."""
+        """Drop the item and everything in it except tokens, which items may share."""
         self.instead = instead
         for item in inside(self):
             item.is_dropped = item.is_named or bool(item.children)
 
 
 def read_items(parsed: Parsed, *, shares_tokens: bool) -> list[Item] | None:
-    """All items but tokens, parents first, or None if there are too many. A shared token has the place of the first."""
+    """Return all items except tokens, parents first, or None if there are more than MOST_ITEMS."""
     cursor, around, kinds = parsed.tree.walk(), None, node_kinds(parsed.language)
     found, tokens = list[Item](), dict[tuple[int, str | None], Item]()
     for _ in range(MOST_ITEMS):
         node, field = cursor.node, cursor.field_name
         assert node is not None
         number, is_inner = node.kind_id, cursor.goto_first_child()
-        kind, is_named = kinds[number] if number < len(kinds) else (node.type, node.is_named)  # an error has no place
+        kind, is_named = kinds[number] if number < len(kinds) else (node.type, node.is_named)  # an error has no entry
         item = None if is_inner or is_named else tokens.get((number, field))
         if item is None:
             item = Item(kind, field, node.start_byte, node.end_byte, around, is_named=is_named)
             if is_named or is_inner:
                 found.append(item)
-            elif shares_tokens:
+            elif shares_tokens:  # it keeps the place of its first occurrence
                 tokens[number, field] = item
         if around is not None:
             around.children.append(item)
@@ -104,7 +104,7 @@ def read_items(parsed: Parsed, *, shares_tokens: bool) -> list[Item] | None:
 
 
 def inside(top: Item) -> Iterator[Item]:
-    """The item and everything in it that is not dropped, parents first."""
+    """Yield the item and everything in it that is not dropped, parents first."""
     waiting = [top]
     while waiting:
         item = waiting.pop()
@@ -126,7 +126,7 @@ class DeadCode:
         self._looked_at = [item for item in items if item.kind in _LOOKED_AT]
         self._assigned = [item for item in items if item.kind in _ASSIGNMENTS]
         self._names = [(item, self.text(item)) for item in items if item.kind in _NAMES]
-        self._constants: dict[str, bool | None] = {}  # names that get one plain value, once, in the whole text
+        self._constants: dict[str, bool | None] = {}  # truth of names that are bound once, to a literal
         bound = Counter[str]()
         values: dict[str, Item] = {}
         for item, name in self._names:
@@ -143,7 +143,7 @@ class DeadCode:
 
     @classmethod
     def of(cls, parsed: Parsed | None, kept: frozenset[str], *, shares_tokens: bool = False) -> DeadCode | None:
-        """Mark what does nothing, but for the names to keep; None if there is no syntax tree, or one too large."""
+        """Mark the dead code of a program, except the `kept` names; None without a tree of usable size."""
         if parsed is None or (items := read_items(parsed, shares_tokens=shares_tokens)) is None:
             return None
         code = cls(items, parsed.source, parsed.language)
@@ -152,11 +152,11 @@ class DeadCode:
         return code
 
     def text(self, item: Item, most: int = MAX_BYTES) -> str:
-        """Its text, or the first so many bytes of it."""
+        """Return the source of an item, at most `most` bytes of it."""
         return self.source[item.start : min(item.end, item.start + most)].decode("utf-8", "replace")
 
     def dropped(self) -> Iterator[Item]:
-        """What is dropped, each with everything in it."""
+        """Yield the outermost dropped items."""
         return (item for item in self._items if item.is_dropped and not (item.parent and item.parent.is_dropped))
 
     def drop_dead(self) -> None:
@@ -172,14 +172,14 @@ class DeadCode:
             elif item.kind in ("if_statement", "elif_clause"):
                 self._drop_branch(item)
             elif item.kind in _LOOPS:
-                held = item.at("condition") or (item.at("right") if item.kind != "while_statement" else None)
-                if held is not None and held.kind != "empty_statement" and self.truth(held) is False:
+                header = item.at("condition") or (item.at("right") if item.kind != "while_statement" else None)
+                if header is not None and header.kind != "empty_statement" and self.truth(header) is False:
                     item.drop()
             if item.kind in _IDLE and not item.is_dropped and self._does_nothing(item):
                 item.drop()
 
     def drop_unread(self, kept: frozenset[str]) -> None:
-        """Drop assignments of plain values to names, or to members, that nothing reads and nobody asked for."""
+        """Drop assignments without side effects to names or members that nothing reads, except `kept`."""
         for _ in range(4):
             written: dict[str, list[Item]] = {}
             seen = Counter([name.lstrip("#") for item, name in self._names if not item.is_dropped])
@@ -206,28 +206,28 @@ class DeadCode:
         )
 
     def is_idle_check(self, item: Item) -> bool:
-        """Whether an assertion holds whatever the program does; one that is too long to look at counts as one."""
+        """Return whether an assertion always holds; one that is too long to analyse counts as such."""
         if not _is_short(item):
             return True
         if item.kind == "assert_statement":
             return bool(item.named) and self.truth(item.named[0]) is True
-        told: list[str] = []
+        arguments: list[str] = []
         for one in inside(item):
             if one.kind in _CALLS:
-                held = one.at("arguments")
-                told += [self.text(a) for a in (held or one).named if held or a.kind == "call_argument"]
+                listed = one.at("arguments")
+                arguments += [self.text(a) for a in (listed or one).named if listed or a.kind == "call_argument"]
                 others = (a for a in one.named if a.kind not in STRINGS)
                 if any(self.truth(a) is True and self.own_names(a) for a in others):  # compared with itself
                     return True
-        return not self.own_names(item) or (len(told) > 1 and len(set(told)) == 1)
+        return not self.own_names(item) or (len(arguments) > 1 and len(set(arguments)) == 1)
 
     def own_names(self, item: Item) -> set[str]:
-        """Names in here that are not the language's."""
+        """Return the names in an item that are not the language's own."""
         found = {self.text(one) for one in inside(item) if one.kind in _NAMES}
         return {name for name in found if name not in self.library and not name.startswith(("assert", "expect"))}
 
     def truth(self, item: Item, depth: int = 0) -> bool | None:
-        """What a condition always is, or None where that is open."""
+        """Return the constant truth of a condition, or None if it is not constant."""
         item = bare(item)
         plain = self._plain_truth(item)
         operator = next((c.kind for c in item.children if not c.is_named and c.kind not in "()"), "")
@@ -247,7 +247,7 @@ class DeadCode:
         return self._compared(operator, left, right)
 
     def _plain_truth(self, item: Item) -> bool | None:
-        """Of an expression without parts that are conditions themselves."""
+        """Return the constant truth of an expression without operators, or None."""
         text, kind = self.text(item) if item.end - item.start < _SHORT else "", item.kind
         if text in ("true", "True") or kind in ("lambda", "arrow_function"):
             return True
@@ -277,7 +277,7 @@ class DeadCode:
         return order in _ORDERS[operator] if operator in _ORDERS else None
 
     def _ends(self, item: Item, depth: int = 0) -> bool:
-        """Whether nothing after this statement in its block is ever reached."""
+        """Return whether nothing after this statement in its block is ever reached."""
         item = bare(item)
         if item.kind in _ENDS:
             return True
@@ -314,25 +314,25 @@ class DeadCode:
         return item.parent is not None and item.parent.kind in (*_BLOCKS, "statement")
 
     def _does_nothing(self, item: Item) -> bool:
-        """A constant assertion, or an expression that is neither used nor does anything."""
+        """Return whether a statement is a constant assertion or an unused expression without effects."""
         if item.kind == "assert_statement":
             return self.is_idle_check(item)
         if item.kind != "expression_statement" or len(item.named) != 1 or not self._is_statement(item):
             return False
-        held = bare(item)
-        if held.kind in _CALLS and _is_short(held):
-            return self.is_check(held) and not self.own_names(held)
-        # A lone `_` is the place of the function's body in a Solidity modifier.
-        if not _is_short(held) or held.kind not in _SIMPLE or (held.kind == "identifier" and self.text(held) == "_"):
+        only = bare(item)
+        if only.kind in _CALLS and _is_short(only):
+            return self.is_check(only) and not self.own_names(only)
+        # A lone `_` marks the function's body in a Solidity modifier.
+        if not _is_short(only) or only.kind not in _SIMPLE or (only.kind == "identifier" and self.text(only) == "_"):
             return False
-        operators = {child.kind for child in held.children}
+        operators = {child.kind for child in only.children}
         is_and, is_or = bool(operators & {"and", "&&"}), bool(operators & {"or", "||"})
-        if len(held.named) == 2 and (is_and or is_or) and self.truth(held.named[0]) is (not is_and):
+        if len(only.named) == 2 and (is_and or is_or) and self.truth(only.named[0]) is (not is_and):
             return True
-        return not any(one.kind in _EFFECTS for one in inside(held))
+        return not any(one.kind in _EFFECTS for one in inside(only))
 
     def _bound_plainly(self, item: Item) -> str | None:
-        """The name that a statement binds to a value without doing anything else."""
+        """Return the name that a statement binds, or None if it may do anything else."""
         target, value = item.binding()
         if item.kind == "variable_declaration_statement" and target is None:
             declared = next((c for c in item.named if c.kind == "variable_declaration"), None)

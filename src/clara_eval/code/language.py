@@ -1,4 +1,4 @@
-"""Words of each language and its syntax tree, and how to tell a text's language: by a hint, by the text, by a claim."""
+"""The vocabulary of each language, and how to detect the language of a text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ for _table in (VOCABULARY["library"], VOCABULARY["roles"]):
     _table |= dict.fromkeys(("typescript", "tsx"), _table["javascript"])
 NODES = {name: words(text) for name, text in VOCABULARY["nodes"].items()}  # node types of all grammars
 STRINGS = NODES["strings"]
-LIBRARY = {name: words(text) for name, text in VOCABULARY["library"].items()}  # what stays when names are replaced
-_COMPILED: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]] = {
+LIBRARY = {name: words(text) for name, text in VOCABULARY["library"].items()}  # names that are not replaced
+_SIGNS: dict[str, tuple[tuple[tuple[str, ...], re.Pattern[str]], ...]] = {
     name: tuple((tuple(needed.split()), re.compile(sign, re.MULTILINE)) for needed, sign in signs)
     for name, signs in VOCABULARY["signs"].items()
 }
-"""By language its signs: words of which the text must hold one for the sign to be in it, and the pattern."""
+"""Signs of each language: words of which the text must have one, and the pattern to search for."""
 READ_AS_CODE = frozenset({"python", "rust", "solidity", "javascript", "typescript", "go"})
 _ALIASES = {
     **dict.fromkeys(("py", "python3"), "python"),
@@ -34,23 +34,23 @@ _ALIASES = {
     "rs": "rust",
     "golang": "go",
 }
-_LOOKED_AT = 32_768
-_PLACES = 9  # places of a long text that are looked at, so that nobody hides a program behind a long comment
+_SAMPLE_CHARS = 32_768
+_SAMPLES = 9  # spread over a long text, so that a long comment at its start cannot hide a program
 
 
 def language_name(hint: str) -> str:
-    """The usual lower-case name for what people write: `Py`, `Golang`, `sol`."""
+    """Return the usual lower-case name of a language that is written as `Py`, `Golang` or `sol`."""
     name = hint.strip().lower().removeprefix("x-")
     return _ALIASES.get(name, name)
 
 
 def guess_language(text: str) -> str | None:
-    """The language with most signs, at least two, of several the one that parses best; None for prose."""
-    if len(text) <= _LOOKED_AT:
+    """Guess the language by its signs, and by parse errors if parts of the text differ; None for prose."""
+    if len(text) <= _SAMPLE_CHARS:
         return _guess(text)
-    step = max(_LOOKED_AT, (len(text) - _LOOKED_AT) // (_PLACES - 1) + 1)
-    places = [text[start : start + _LOOKED_AT] for start in range(0, len(text), step)]
-    guesses = [guess for guess in dict.fromkeys(map(_guess, places)) if guess is not None]
+    step = max(_SAMPLE_CHARS, (len(text) - _SAMPLE_CHARS) // (_SAMPLES - 1) + 1)
+    samples = [text[start : start + _SAMPLE_CHARS] for start in range(0, len(text), step)]
+    guesses = [guess for guess in dict.fromkeys(map(_guess, samples)) if guess is not None]
     if len(guesses) < 2:
         return next(iter(guesses), None)
     trees = {name: parse(text.encode("utf-8", "replace"), name) for name in guesses}
@@ -58,9 +58,9 @@ def guess_language(text: str) -> str | None:
     return min(errors, key=lambda name: errors[name]) if errors else guesses[0]
 
 
-def _guess(head: str) -> str | None:
+def _guess(sample: str) -> str | None:
     counts = {
-        name: sum(_shows(head, name, number) for number in range(len(signs))) for name, signs in _COMPILED.items()
+        name: sum(_has_sign(sample, name, number) for number in range(len(signs))) for name, signs in _SIGNS.items()
     }
     if counts["typescript"] and counts["javascript"]:
         # Every TypeScript file also shows the signs of JavaScript.
@@ -70,12 +70,12 @@ def _guess(head: str) -> str | None:
         return best
     # One sign is enough if prose practically never shows it.
     certain = (("solidity", 0), ("python", 0), ("go", 1), ("rust", 0))
-    return next((name for name, number in certain if _shows(head, name, number)), None)
+    return next((name for name, number in certain if _has_sign(sample, name, number)), None)
 
 
-def _shows(head: str, name: str, number: int) -> bool:
-    needed, sign = _COMPILED[name][number]
-    return any(word in head for word in needed) and sign.search(head) is not None
+def _has_sign(sample: str, name: str, number: int) -> bool:
+    needed, sign = _SIGNS[name][number]
+    return any(word in sample for word in needed) and sign.search(sample) is not None
 
 
 def choose_language(text: str, *, hint: str | None, uri: str, media_type: str) -> str | None:
@@ -87,4 +87,4 @@ def choose_language(text: str, *, hint: str | None, uri: str, media_type: str) -
     if ending and not uri.startswith("data:"):
         return language_name(ending.group(1))
     claimed = language_name(media_type.rpartition("/")[2])
-    return claimed if claimed in _COMPILED else None
+    return claimed if claimed in _SIGNS else None

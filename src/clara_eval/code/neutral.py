@@ -1,4 +1,4 @@
-"""Write code in neutral words: names replaced, comments and strings emptied, unreached code dropped."""
+"""Neutralise code: replace names, empty comments and strings, drop unreached code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LIKE_CODE = re.compile(
     r"|\b(?:function|method|class|contract|library|interface|module|called|named)[ \t]{1,3}([A-Za-z_]\w*)"
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_$]\w*")
-MOST_WANTED = 2_000  # names that a task and its harness may ask for; more are not looked at
+MOST_WANTED = 2_000  # names taken from a task and its harness; more are ignored
 
 
 @lru_cache(maxsize=64)
 def wanted_names(statement: str, harness: str = "", language: str = "") -> frozenset[str]:
-    """Names that a task asks for: what its statement writes as code, and every name in the code of its harness."""
+    """Return the names that a task asks for: code in its statement and all names in its harness."""
     found = [name for part in _CODE_WORDS.findall(statement) for name in _IDENTIFIER.findall(part)]
     found += [match[1] or match[2] or match[0] for match in _LIKE_CODE.finditer(statement)]
     parsed = parse(harness.encode("utf-8", "replace"), language) if language in LIBRARY else None
@@ -36,7 +36,7 @@ def wanted_names(statement: str, harness: str = "", language: str = "") -> froze
 
 @lru_cache(maxsize=32)
 def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozenset()) -> str | None:
-    """The program in neutral words, or None where there is no syntax tree to take it from."""
+    """Return the program with neutral names, or None if it has no syntax tree."""
     code = DeadCode.of(parse(source, language), wanted)
     if code is None:
         return None
@@ -46,7 +46,7 @@ def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozense
 
 
 def live_text(text: str, parsed: Parsed | None) -> str:
-    """Blank the statements that do nothing; the text as it is if there is no syntax tree."""
+    """Blank the statements that do nothing; without a syntax tree return the text unchanged."""
     code = DeadCode.of(parsed, frozenset(), shares_tokens=True)
     return edited(code.source, ((one.start, one.end, " ") for one in code.dropped())) if code else text
 
@@ -55,70 +55,70 @@ class _Writer:
     def __init__(self, code: DeadCode, wanted: frozenset[str], tests: frozenset[str]) -> None:
         self._code, self._tests = code, tests
         self._kept, self._library = code.library | wanted, code.library - wanted
-        self._new: dict[str, str] = {}
+        self._new_names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
 
     def write(self) -> str:
         for item in inside(self._code.root):
-            around = item.parent
-            if item.field != "name" or around is None or item.children:
+            parent = item.parent
+            if item.field != "name" or parent is None or item.children:
                 continue
-            name, is_member = self._code.text(item), self._is_member(around)
+            name, is_member = self._code.text(item), self._is_member(parent)
             if name in self._library and not is_member and not name.startswith("_"):
                 self._kept -= {name}
-            if around.kind.startswith(("function", "method", "modifier", "generator")):
-                self._neutral(name, "test_" if name in self._tests else "f")
-            elif around.kind.startswith(("class", "contract", "library", "interface", "struct", "enum", "abstract")):
-                self._neutral(name, "C")
+            if parent.kind.startswith(("function", "method", "modifier", "generator")):
+                self._new_name(name, "test_" if name in self._tests else "f")
+            elif parent.kind.startswith(("class", "contract", "library", "interface", "struct", "enum", "abstract")):
+                self._new_name(name, "C")
         text = "".join(self._pieces())
         return "\n".join(line.rstrip() for line in text.split("\n") if line.strip(" \t\r;")) + "\n"
 
     @staticmethod
     def _is_member(definition: Item) -> bool:
-        around = definition.parent
-        while around is not None and around.kind in ("block", "class_body", "decorated_definition", "contract_body"):
-            around = around.parent
-        return around is not None and around.kind.startswith(("class", "contract", "library", "interface", "impl"))
+        parent = definition.parent
+        while parent is not None and parent.kind in ("block", "class_body", "decorated_definition", "contract_body"):
+            parent = parent.parent
+        return parent is not None and parent.kind.startswith(("class", "contract", "library", "interface", "impl"))
 
-    def _neutral(self, name: str, prefix: str) -> str:
+    def _new_name(self, name: str, prefix: str) -> str:
         if name in self._kept:
             return name
-        if name not in self._new:
+        if name not in self._new_names:
             number = self._counts.get(prefix, 0) + 1
             while f"{prefix}{number}" in self._kept:
                 number += 1
             self._counts[prefix] = number
-            self._new[name] = f"{prefix}{number}"
-        return self._new[name]
+            self._new_names[name] = f"{prefix}{number}"
+        return self._new_names[name]
 
     def _pieces(self) -> Iterator[str]:
         position, is_python = 0, self._code.language == "python"
-        waiting = [self._code.root]
-        while waiting:
-            item = waiting.pop()
+        stack = [self._code.root]
+        while stack:
+            item = stack.pop()
             if item.start < position:
                 continue
             if is_python and item.kind == "block" and item.children and not item.is_dropped and not item.named:
-                item.drop("pass")  # it has lost all of its statements
+                item.drop("pass")  # all of its statements were dropped
             if item.children and not item.is_dropped and item.kind not in STRINGS and item.kind not in COMMENTS:
-                waiting.extend(reversed(item.children))
+                stack.extend(reversed(item.children))
                 continue
-            # Layout between two tokens; what else the parser skipped is left out.
+            # Only the whitespace between two tokens is kept: the parser may have skipped other text.
             between = self._code.source[position : item.start].decode("utf-8", "replace")
             yield between if between.isspace() else "".join(char for char in between if char in " \t\n")
-            yield self._leaf(item)
+            yield self._leaf_text(item)
             position = item.end
         yield "\n"
 
-    def _leaf(self, item: Item) -> str:
+    def _leaf_text(self, item: Item) -> str:
         if item.is_dropped:
             return item.instead
         if item.kind in COMMENTS:
             return ""
         text = self._code.text(item)
         if item.kind in STRINGS:
-            return f'"{self._neutral(text, "s")}"' if text.strip("\"'`") else '""'
+            return f'"{self._new_name(text, "s")}"' if text.strip("\"'`") else '""'
         is_keyword = not item.is_named and text.strip() == item.kind.strip()
         if is_keyword or not _WORD.search(text) or _NUMBER.fullmatch(text):
             return text
-        return self._neutral(text, "v") if "\n" not in text else ""
+        return self._new_name(text, "v") if "\n" not in text else ""

@@ -1,6 +1,6 @@
-"""Mark what of a program cannot be reached from the interface that the task asks for: names decide, not types.
+"""Drop code that is unreachable from the interface that the task asks for, by name, not by type.
 
-If the task names nothing of it, the interface is what is exported or public, without parts of less than half the size.
+If the task names none of it, all exported or public code is the interface, except parts under half the largest one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DECLARED = _VALUES | words("variable_declarator const_spec var_spec type_spec")
 
 @dataclass(eq=False, slots=True)
 class ReachUnit:
-    """A definition, an import or a statement outside functions: what is kept or dropped as one."""
+    """A definition, an import or a top-level statement, which is kept or dropped as a whole."""
 
     item: Item
     kind: str  # `function`, `class`, `value`, `import`, `statement`
@@ -44,7 +44,7 @@ class ReachUnit:
     is_public: bool = True
     is_reached: bool = False
     is_root: bool = False
-    uses: set[str] = field(default_factory=set)  # names that its own text refers to, without what is defined inside it
+    uses: set[str] = field(default_factory=set)  # names it refers to, without those that only its parts refer to
     bases: frozenset[str] = frozenset()
     parts: list[ReachUnit] = field(default_factory=list)
     has_wanted_part: bool = False
@@ -55,7 +55,7 @@ class ReachUnit:
 
     @property
     def all_uses(self) -> set[str]:
-        """Also those of what is defined inside it."""
+        """Return its own uses and those of everything defined inside it."""
         found, waiting = set(self.uses), [*self.parts]
         for one in waiting:
             found |= one.uses
@@ -64,7 +64,7 @@ class ReachUnit:
 
 
 def drop_unreached(code: DeadCode, wanted: frozenset[str]) -> frozenset[str]:
-    """Mark what is not reached; returns the names of the tests that are kept."""
+    """Drop what is not reached, and return the names of the tests that are kept."""
     program = _Program(code, wanted)
     program.reach()
     program.keep_tests()
@@ -85,11 +85,11 @@ class _Program:
                 self._by_name.setdefault(name, []).append(unit)
             if unit.parent is not None and unit.names & wanted and not unit.is_test:
                 unit.parent.has_wanted_part = True
-        self._used: set[str] = set()  # names that reached code refers to, and names of what is reached
+        self._used: set[str] = set()  # names that reached units define or refer to
         self._waiting: list[ReachUnit] = []
 
     def reach(self) -> None:
-        """Mark everything that the interface comes to: each unit is looked at once for each of its names."""
+        """Mark everything that the interface reaches."""
         for unit in self._roots():
             unit.is_root = True
             self._mark(unit)
@@ -137,7 +137,7 @@ class _Program:
         sizes = [sum(unit.size for unit in group) for group in groups]
         exported = any(unit.is_exported for unit in defined)
         run = {name for unit in self._top if unit.kind == "statement" for name in unit.all_uses}
-        least = max(sizes, default=0) / 2  # of several parts that nothing ties together, smaller ones are not the work
+        least = max(sizes, default=0) / 2  # unconnected parts that are smaller do not belong to the work
         for group, size in zip(groups, sizes, strict=True):
             if size < least and not any(unit.names & run for unit in group):
                 continue
@@ -161,7 +161,7 @@ class _Program:
             return True
         if unit.item.kind in _ALWAYS or unit.kind == "import":
             return not unit.names
-        # A statement runs, but belongs to the work only if it makes something that is used.
+        # A statement belongs to the work only if it sets something that is used.
         if unit.kind == "statement" or around is None:
             return False
         is_asked = bool(unit.names & (self._wanted | _SPECIAL))
@@ -169,14 +169,14 @@ class _Program:
 
     def _is_interface(self, unit: ReachUnit, around: ReachUnit) -> bool:
         if any(name in self._code.library and (name.startswith("__") or around.bases) for name in unit.names):
-            return True  # the language calls it, or the class from outside that it extends
+            return True  # called by the language, or by an imported base class
         if not around.is_root or not unit.is_public or unit.kind != "function":
             return False
-        # Anybody can call a public function of a contract; of a class only what was asked for counts.
+        # All public functions of a contract can be called; of a class only those that the task names count.
         return self._code.language == "solidity" or not around.has_wanted_part
 
     def _asserts(self, test: ReachUnit, reached: set[str]) -> bool:
-        """Whether a test can fail because of what code that is reached does; a very long one is not looked at."""
+        """Return whether a test checks something that reached code computes; False for a very long test."""
         if test.size > _LONGEST_TEST:
             return False
         code, live = self._code, set(reached)
@@ -190,7 +190,7 @@ class _Program:
 
 
 def _around(check: Item) -> Item:
-    """What an assertion is about: its statement, or the condition or context that it stands under."""
+    """Return the statement of an assertion, or the `if` or `with` statement that contains it."""
     item = check
     while item.parent is not None and item.parent.kind not in _BODIES:
         item = item.parent
@@ -205,7 +205,7 @@ def _is_code(unit: ReachUnit, kinds: frozenset[str] = _WORKING_VALUES) -> bool:
 
 
 def _groups(units: list[ReachUnit]) -> list[list[ReachUnit]]:
-    """Definitions that refer to each other, directly or through others."""
+    """Group definitions that refer to each other, directly or through others."""
     by_name = {name: n for n, unit in enumerate(units) for name in unit.names}
     leader = list(range(len(units)))
 
@@ -231,7 +231,7 @@ class _Reader:
             is_list = item.kind == "export_statement" and item.at("declaration") is None
             exports |= self._names_in(item) if is_list or "exports" in code.text(item, 40) else set()
         self._exports = frozenset(exports - {"module", "exports"})
-        self._marked_tests = set[Item]()  # what stands after an attribute of Rust that says so
+        self._marked_tests = set[Item]()  # items that follow a Rust attribute such as `#[test]`
         for item in inside(self._root) if code.language == "rust" else ():
             marked = False
             for child in item.named:
@@ -255,7 +255,7 @@ class _Reader:
                     around.parts.append(unit)
                 yield unit
                 inner = _definition(item)
-                # A wrapper and what it wraps are one unit: go on with what stands inside the definition.
+                # A wrapper and its definition are one unit: continue inside the definition.
                 for child in item.children:
                     waiting += [(c, unit) for c in (child.children if child is inner else [child])]
                 continue
@@ -289,13 +289,13 @@ class _Reader:
         names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
         kind = "function" if inner.kind in _FUNCTIONS else "class"
         bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
-        is_named_so = any(name.startswith(_TESTS.get(self._language, ())) for name in names)
-        is_test = kind == "function" and (is_named_so or item in self._marked_tests)
+        has_test_name = any(name.startswith(_TESTS.get(self._language, ())) for name in names)
+        is_test = kind == "function" and (has_test_name or item in self._marked_tests)
         is_public = self._is_public(inner, names)
         return ReachUnit(item, kind, names, around, is_test=is_test, is_public=is_public, uses=set(bases), bases=bases)
 
     def _test_call(self, item: Item) -> str:
-        """A test, or a group of them, as scripts write them; empty for anything else."""
+        """Return the kind of a call such as `it(…)` or `describe(…)`; empty for anything else."""
         if item.kind != "expression_statement" or not item.named or self._language not in _SCRIPTS:
             return ""
         called = item.named[0].at("function") if item.named[0].kind == "call_expression" else None
@@ -324,13 +324,13 @@ class _Reader:
         return frozenset(name.lstrip("#") for name in found)
 
     def _assigned(self, item: Item) -> frozenset[str]:
-        held = item.named[0] if item.kind == "expression_statement" and len(item.named) == 1 else None
-        left = held.at("left") if held is not None and held.kind == "assignment" else None
+        inner = item.named[0] if item.kind == "expression_statement" and len(item.named) == 1 else None
+        left = inner.at("left") if inner is not None and inner.kind == "assignment" else None
         is_plain = left is not None and left.kind in ("identifier", "pattern_list", "tuple_pattern")
         return self._names_in(left) if left is not None and is_plain else frozenset()
 
     def _written(self, item: Item) -> frozenset[str]:
-        """Names whose value a statement sets or changes: targets of assignments, and what methods are called on."""
+        """Return the names that a statement assigns to or calls a method on."""
         found: set[str] = set()
         for one in inside(item):
             target = None
@@ -345,14 +345,14 @@ class _Reader:
 
 
 def _definition(item: Item) -> Item:
-    """What a decorator or an export stands around."""
+    """Return the definition inside decorators and exports."""
     while item.kind in _WRAPPERS and (inner := item.at("definition") or item.at("declaration")) is not None:
         item = inner
     return item
 
 
 def _is_label(item: Item) -> bool:
-    """A name that only labels something: of an argument, of a key, or of what is defined here."""
+    """Return whether a name only labels an argument, a key or the definition that it belongs to."""
     if item.parent is None or item.field != "name":
         return item.parent is not None and item.field == "key"
     return item.parent.kind in _LABELLING

@@ -1,6 +1,6 @@
-"""Read a syntax tree: its functions, branches, comments, names and tests, and each statement in words of all languages.
+"""Read a syntax tree: functions, branches, comments, names, tests, and the shape of each statement.
 
-Invariant: time and memory are linear in the text, however deep it is nested.
+Invariant: time and memory are linear in the length of the text, at any depth of nesting.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from clara_eval.core.syntax import Parsed, node_kinds, parse
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# What a node means to the walk, as bits: a node type may have several roles. Plain integers, because the walk asks
-# for every node of the tree and flag objects would cost more than the parse.
+# The roles of a node type, as bits. Plain integers, because roles are checked for every node of the tree and flag
+# objects would cost more than the parse.
 _ROLE_NAMES = (
     *("function", "closure", "branch", "nest", "comment", "string", "class", "import", "name", "short_circuit"),
     *("call", "attribute", "plain_statement", "binder", "binary"),
@@ -28,17 +28,17 @@ _ROLE_NAMES = (
 _ROLES = {name: 1 << bit for bit, name in enumerate(_ROLE_NAMES)}
 FUNCTION, CLOSURE, BRANCH, NEST, COMMENT, STRING, CLASS, IMPORT, NAME, SHORT_CIRCUIT, *_rest = _ROLES.values()
 CALL, ATTRIBUTE, PLAIN_STATEMENT, BINDER, BINARY = _rest
-"""`branch`: one more path; `nest`: what is inside is deeper; `plain_statement`: a lone string is documentation."""
+"""`branch` adds a path, `nest` a level; a lone string in a `plain_statement` is documentation."""
 _CONTROL = FUNCTION | CLOSURE | NEST | BRANCH | SHORT_CIRCUIT
-_AROUND = BINDER | BINARY  # means something only for the nodes inside it
+_AROUND = BINDER | BINARY  # matters only to the nodes inside it
 _TEST_PREFIXES = {"python": ("test_",), "solidity": ("test", "invariant"), "go": ("Test", "Fuzz")}
 _TEST_CALLS = (b"it", b"test")
 _NO_PARAMETER = words("comment line_comment block_comment keyword_separator positional_separator self_parameter")
 Span = tuple[int, int]
-MOST_LEAVES = 40  # a larger expression is taken in pieces, so that one changed constant does not hide a whole table
+MOST_LEAVES = 40  # a larger expression is split, so that one changed constant does not hide a whole table
 _LONGEST_TEXT = 80
-_LONGEST_SHAPE = 600  # a longer one goes on as its hash: a hundred thousand minus signs must not be copied at each
-_SPLICE = "…"  # the label of nodes that only hold others: their parts belong to the node around them
+_LONGEST_SHAPE = 600  # characters; a longer one is replaced by its hash, so that deep nesting stays linear
+_SPLICE = "…"  # the label of nodes that only group others: their parts belong to the parent
 _LABEL_OF = {name: label for label, names in VOCABULARY["labels"].items() for name in names.split()}  # of shapes
 _LABEL_OF |= dict.fromkeys(NODES["spliced"], _SPLICE)
 _SKIPPED, _BLOCKS, _PARTS, _NUMBERS = (NODES[kind] for kind in ("skipped", "blocks", "parts", "numbers"))
@@ -56,13 +56,13 @@ _COMMUTES = frozenset({"+", "*", "==", "!=", "and", "or", "&", "|", "^"})
 _OPERATED = frozenset({"bin", "un", "assign", "step"})
 _HOLE = re.compile(r"\$?\{[^{}]*\}|%[-0-9.]*[sdrifxg]")
 _QUOTES = re.compile(r"^[A-Za-z]{0,3}(?P<q>[\"'`]{1,3}|/)|[\"'`/]+$")
-# What is done with a node, by the parser's kind number.
+# How a node is handled.
 _OPEN, _SKIP, _TOKEN, _WORD, _NUMBER, _STRING = range(6)
 _KEEPS_LABEL = frozenset({"return", "throw", "if", "loop", "switch", "case", "call", "list", "un", "step"})
 _Open: TypeAlias = "tuple[_Kind, Iterator[Node], str, list[str], list[int]]"
-_MOST_PARTS = 100_000  # functions, comments and strings that are held of late, and texts
-_READ: dict[tuple[bytes, str], tuple[Code | None, int]] = {}  # the texts read last, with the number of their parts
-_READING = Lock()
+_MAX_CACHED_PARTS = 100_000  # texts, functions, comments and strings
+_CACHE: dict[tuple[bytes, str], tuple[Code | None, int]] = {}  # the texts read last, each with its number of parts
+_CACHE_LOCK = Lock()
 
 
 @cache
@@ -71,7 +71,7 @@ def roles_by_kind(name: str) -> tuple[int, ...]:
     for role, types in (VOCABULARY["roles"]["usual"] | VOCABULARY["roles"][name]).items():
         for node_type in types.split():
             roles[node_type] = roles.get(node_type, 0) | _ROLES[role]
-    # A keyword may be spelled like a node type (`string` in Solidity, `class` in JavaScript); only operators are meant.
+    # A keyword may be spelled like a node type (`string` in Solidity): of the tokens only operators have a role.
     return tuple(roles.get(kind, 0) & (-1 if is_named else SHORT_CIRCUIT) for kind, is_named in node_kinds(name))
 
 
@@ -104,23 +104,22 @@ class Structure:
 
 
 def read_structure(parsed: Parsed) -> Structure:
-    """Visit every node that means something, parents first; a stranger must not choose how deep we call."""
-    roles, reader = roles_by_kind(parsed.language), _Reader(parsed)
+    """Return the structure of a program, in one pass without recursion."""
+    roles, reader = roles_by_kind(parsed.language), _StructureReader(parsed)
     known, names, source, units, nests = len(roles), reader.found.names, parsed.source, reader.units, reader.nests
     waiting: list[Iterator[Node]] = []
     nodes, parents = iter((parsed.tree.root_node,)), [0]
     while True:
         for node in nodes:
             kind = node.kind_id
-            role = roles[kind] if kind < known else 0  # the error kind has no place in the table
+            role = roles[kind] if kind < known else 0  # errors are not in the table
             if role == NAME:  # by far the most
                 names.add(source[node.start_byte : node.end_byte])
             elif role & ~_AROUND:
                 if role & _CONTROL:
-                    reader.control(node, role, len(parents), parents[-1])
-                reader.count(node, role)
-            # Half of the nodes are leaves: to ask for a number is cheaper than to ask for an empty list. Tokens mean
-            # something only as operators in a binary expression.
+                    reader.read_control(node, role, len(parents), parents[-1])
+                reader.read_other(node, role)
+            # Half of the nodes are leaves, and a count is cheaper than an empty list. Tokens matter only as operators.
             if node.child_count and (inner := node.children if role & BINARY else node.named_children):
                 waiting.append(nodes)
                 parents.append(role)
@@ -138,15 +137,15 @@ def read_structure(parsed: Parsed) -> Structure:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """One pass; asks a node only about itself and its children, because asking for parents or siblings is not O(1)."""
+class _StructureReader:
+    """The state of one pass. It never asks a node for its parent or siblings, which is not O(1)."""
 
     parsed: Parsed
     found: Structure = field(default_factory=Structure)
     units: list[tuple[int, Unit]] = field(default_factory=list)
-    nests: list[int] = field(default_factory=list)  # depths of what is around the node
+    nests: list[int] = field(default_factory=list)  # depths of the enclosing nodes
     test_attribute_row: int = -9
-    documented_row: int = -9  # last row of the last comment, carried on over attributes and decorators
+    documented_row: int = -9  # last row of the last comment, or of attributes and decorators after it
 
     def leave(self, depth: int) -> None:
         while self.units and self.units[-1][0] >= depth:
@@ -154,7 +153,7 @@ class _Reader:
         while self.nests and self.nests[-1] >= depth:
             self.nests.pop()
 
-    def control(self, node: Node, role: int, depth: int, parent: int) -> None:
+    def read_control(self, node: Node, role: int, depth: int, parent: int) -> None:
         self.leave(depth)
         if role & FUNCTION or (role & CLOSURE and parent & BINDER):
             row = node.start_point[0]
@@ -175,11 +174,11 @@ class _Reader:
             self.nests.append(depth)
             self.found.max_nesting = max(self.found.max_nesting, len(self.nests))
         pattern = _first(node) if node.type in {"match_arm", "case_clause"} else None
-        is_default = pattern is not None and self._text(pattern) == b"_"  # the way on, not one more branch
+        is_default = pattern is not None and self._text(pattern) == b"_"  # the default adds no branch
         if (role & BRANCH and not is_default) or (role & SHORT_CIRCUIT and parent & BINARY):
             (self.units[-1][1] if self.units else self.found.outside).complexity += 1
 
-    def count(self, node: Node, role: int) -> None:
+    def read_other(self, node: Node, role: int) -> None:
         found = self.found
         if role & STRING:
             found.strings.append((node.start_byte, node.end_byte))
@@ -202,14 +201,14 @@ class _Reader:
             self.documented_row = node.end_point[0]
 
     def _parameters(self, node: Node) -> int:
-        """Declared parameters without the receiver, so that methods of all languages count alike."""
-        held = node.child_by_field_name("parameters")
-        if held is None:  # Solidity has them directly under the function, arrow functions may have one bare name
+        """Count declared parameters without the receiver, so that methods of all languages count alike."""
+        listed = node.child_by_field_name("parameters")
+        if listed is None:  # Solidity has no list, and an arrow function may have one bare name
             return sum(child.type == "parameter" for child in node.named_children) + (
                 node.child_by_field_name("parameter") is not None
             )
         found = 0
-        for number, child in enumerate(held.named_children):
+        for number, child in enumerate(listed.named_children):
             if child.type in _NO_PARAMETER:
                 continue
             if number == 0 and child.type == "identifier" and self._text(child) in {b"self", b"cls"}:
@@ -218,7 +217,7 @@ class _Reader:
         return found
 
     def _text(self, node: Node) -> bytes:
-        # Never `node.text`: it reads through the parser's callback, which gives nothing more once its time is over.
+        # Not `node.text`: it uses the parser's callback, which returns nothing after the parser's time limit.
         return self.parsed.source[node.start_byte : node.end_byte]
 
 
@@ -245,12 +244,12 @@ class _Kind(NamedTuple):
     is_block: bool
     has_operator: bool
     is_spliced: bool
-    keeps_label: bool  # also around a single part
+    keeps_label: bool  # even around a single part
 
 
 def shapes_of(parsed: Parsed) -> list[Shape]:
-    """The shapes of all statements, in the order in which they end."""
-    # What is open is held in plain names and lists, because a submission has thousands of nodes.
+    """Return the shapes of all statements, in the order in which they end."""
+    # Local variables and tuples instead of objects, because a submission has thousands of nodes.
     kinds, source = _kinds(parsed.language), parsed.source
     known, found, sizes, around = len(kinds), list[str](), list[int](), list[_Open]()
     frame, nodes, operator, texts, leaves = _BROKEN, iter((parsed.tree.root_node,)), "", list[str](), list[int]()
@@ -260,12 +259,12 @@ def shapes_of(parsed: Parsed) -> list[Shape]:
             kind = kinds[number] if number < known else _BROKEN
             role = kind[0]
             if role >= _WORD:
-                texts.append(kind[1] if role == _WORD else _leaf(role, source, node))
+                texts.append(kind[1] if role == _WORD else _leaf_text(role, source, node))
                 leaves.append(1)
             elif role == _TOKEN:
-                # `is not` and `not in` come as several tokens.
+                # `is not` and `not in` are several tokens.
                 operator = f"{operator} {kind[1]}" if operator else kind[1]
-            # Tokens count only where they may be operators: elsewhere they are not even looked at.
+            # Tokens are visited only in nodes that have an operator.
             elif role == _OPEN and (inner := node.children if kind[4] else node.named_children):
                 around.append((frame, nodes, operator, texts, leaves))
                 frame, nodes, operator, texts, leaves = kind, iter(inner), "", [], []
@@ -284,19 +283,20 @@ def shapes_of(parsed: Parsed) -> list[Shape]:
                 texts += its_texts
                 leaves += its_leaves
             elif total:
-                text = its_texts[0] if len(its_texts) == 1 and not done[6] else _joined(done, its_operator, its_texts)
+                is_alone = len(its_texts) == 1 and not done[6]
+                text = its_texts[0] if is_alone else _shape_text(done, its_operator, its_texts)
                 (found if is_own else texts).append(text)
                 (sizes if is_own else leaves).append(total)
 
 
-def _leaf(role: int, source: bytes, node: Node) -> str:
+def _leaf_text(role: int, source: bytes, node: Node) -> str:
     start = node.start_byte
     text = source[start : min(node.end_byte, start + _LONGEST_TEXT)]
     return _number(text) if role == _NUMBER else _string(text)
 
 
-def _joined(kind: _Kind, operator: str, texts: list[str]) -> str:
-    if not texts:  # too large to be one shape: its parts are shapes of their own already
+def _shape_text(kind: _Kind, operator: str, texts: list[str]) -> str:
+    if not texts:  # too large for one shape: its parts are shapes of their own
         return f"{kind[1]}()"
     label = kind[1]
     if not kind[4]:
@@ -339,7 +339,7 @@ def _number(raw: bytes) -> str:
 @lru_cache(maxsize=4_096)
 def _string(raw: bytes) -> str:
     text = _HOLE.sub("{}", _QUOTES.sub("", raw.decode("utf-8", "replace")))
-    # A string of one word is a key, and renamed like any other name; a sentence is content.
+    # A string of one word is a key, which can be renamed like any other name; a sentence is content.
     return "s" if text.isidentifier() or not text else '"' + " ".join(text.split()) + '"'
 
 
@@ -376,7 +376,7 @@ _BROKEN = _kind("", is_named=True)._replace(is_block=True)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a text says as code. Shared by all who ask: nobody changes it."""
+    """The metrics of a text that is read as code. Cached and shared: do not change it."""
 
     errors: int
     structure: Structure  # without its names
@@ -384,32 +384,32 @@ class Code:
 
 
 def read_code(source: bytes, language: str) -> Code | None:
-    """What the text says, or None where it is too broken, too large or too slow to be measured."""
-    known = _READ.get(_key(source, language))
-    return known[0] if known else _read(source, language, parse(source, language))
+    """Return the metrics of a text, or None if it is too broken, too large or too slow to parse."""
+    cached = _CACHE.get(_cache_key(source, language))
+    return cached[0] if cached else _read_and_cache(source, language, parse(source, language))
 
 
 def shapes_in(source: bytes, language: str, parsed: Parsed | None = None) -> list[Shape]:
-    """The shapes of all statements; none where the text cannot be parsed. Its structure is read with them."""
+    """Return the shapes of all statements, none if the text cannot be parsed; caches its metrics too."""
     parsed = parsed or parse(source, language)
-    _read(source, language, parsed)
+    _read_and_cache(source, language, parsed)
     return shapes_of(parsed) if parsed else []
 
 
-def _read(source: bytes, language: str, parsed: Parsed | None) -> Code | None:
-    code, parts = None, 1
+def _read_and_cache(source: bytes, language: str, parsed: Parsed | None) -> Code | None:
+    key, code, parts = _cache_key(source, language), None, 1
     if parsed is not None:
         found = read_structure(parsed)
         code = Code(parsed.errors, replace(found, names=set()), len(found.names))
         parts += len(found.functions) + len(found.comments) + len(found.strings)
-    with _READING:
-        _READ.pop(_key(source, language), None)
-        _READ[_key(source, language)] = code, parts
-        over = sum(size for _, size in _READ.values()) - _MOST_PARTS
-        while over > 0:
-            over -= _READ.pop(next(iter(_READ)))[1]
+    with _CACHE_LOCK:
+        _CACHE.pop(key, None)
+        _CACHE[key] = code, parts
+        excess = sum(size for _, size in _CACHE.values()) - _MAX_CACHED_PARTS
+        while excess > 0:
+            excess -= _CACHE.pop(next(iter(_CACHE)))[1]
     return code
 
 
-def _key(source: bytes, language: str) -> tuple[bytes, str]:
+def _cache_key(source: bytes, language: str) -> tuple[bytes, str]:
     return blake2b(source, digest_size=16).digest(), language

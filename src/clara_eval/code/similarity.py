@@ -1,6 +1,6 @@
 """Compare all works of a round: which repeat one another, and which are too alike to be independent.
 
-Invariant: the problem statement, and what several unrelated works of the round hold, is no evidence.
+Invariant: what is in the problem statement, or in several unrelated works of the round, is no evidence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PYTHON = re.compile(
 _BRACES = re.compile(r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(" + _STRINGS + r"|`(?:[^`\\]|\\.)*`?|\w+|[^\w\s])", re.DOTALL)
 # In Rust 'a is a lifetime, not the start of a string.
 _RUST = re.compile(r"(?://[^\n]*|/\*.*?(?:\*/|\Z))|(\"(?:[^\"\\]|\\.)*\"?|'(?:[^'\\\n]|\\.)'|\w+|[^\w\s])", re.DOTALL)
-_FIXED_WORDS = {name: words(text) for name, text in VOCABULARY["fixed"].items()}  # what nobody can rename
+_FIXED_WORDS = {name: words(text) for name, text in VOCABULARY["fixed"].items()}  # words that cannot be renamed
 _HOLE = re.compile(r"\$?\{[^{}]*\}")
 _SIZED = re.compile(r"(?:u?int|bytes|[iuf])\d{1,3}")
 _WITH_SIZES = frozenset({"solidity", "rust", "go"})
@@ -44,62 +44,61 @@ ODD = np.uint64(0x9E3779B97F4A7C15)
 Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 NO_HASHES: Hashes = np.empty(0, dtype=np.uint64)
-LARGEST = 1024  # features of one entry that are compared: shares are then right to about 3 percentage points (1/√1024)
-# By how often the sample was halved: 2^24 features are more than an entry can have.
+LARGEST = 1024  # features of one work that are compared; shares are right to about 3 percentage points (1/√1024)
+# The largest hash in a sample, by how often it was halved. No work has 2^24 features.
 _BOUNDS = np.array([0xFFFFFFFFFFFFFFFF >> shift for shift in range(24)], dtype=np.uint64)
 Bools = npt.NDArray[np.bool_]
-MIN_SHARE = 0.75  # of one work that the other must have; honest entries for one small task reach .74 (`bench/honest`)
-MIN_OF_LATER = 0.15  # share of a later work that an earlier one must be: below, the later one only uses a part of it
-MIN_OF_EARLIER = 0.5  # share of an earlier work that a later one must keep to be that work with parts left out
-MIN_COPY_WINDOWS = 200  # windows of 5 tokens, about 25 lines, from which on equal tokens cannot be chance
-TASK_HOLDERS = 2  # unrelated works that hold a feature, from which on it belongs to the task
-MIN_LEAVES = 3  # names, numbers and strings of a statement that is compared: `return x` is in every work
-TOKENS_WIDTH, RENAMED_WIDTH, PROPERTIES_WIDTH = 5, 8, 3  # tokens in a window: without names it takes more
+MIN_SHARE = 0.75  # share of one work that the other has; honest entries for one small task reach 0.74 (`bench/honest`)
+MIN_OF_LATER = 0.15  # share of a later work that is the earlier one; below, the later one only uses a part of it
+MIN_OF_EARLIER = 0.5  # share of an earlier work that is left in the later one, if the later one is a shortened copy
+MIN_COPY_WINDOWS = 200  # windows of 5 tokens, about 25 lines: so many equal tokens are not chance
+TASK_HOLDERS = 2  # a feature that this many other, unrelated works have belongs to the task
+MIN_LEAVES = 3  # names, numbers and strings; a smaller statement, such as `return x`, is in every work
+TOKENS_WIDTH, RENAMED_WIDTH, PROPERTIES_WIDTH = 5, 8, 3  # tokens per window: more without names
 SimilarKind = Literal["tokens", "renamed", "statements", "minified"]
 MIN_STATEMENTS = 64
 MEASURES: tuple[tuple[SimilarKind, int], ...] = (
-    # Windows of tokens with their names, a dozen lines. Honest entries of a dozen lines share 52 %.
+    # Windows of tokens with their names; 100 are a dozen lines. Honest entries of that size share 52 %.
     ("tokens", 100),
-    ("tokens", 40),  # windows of words, a short paragraph; independent texts of one task share 3 %
+    ("tokens", 40),  # windows of words, a short paragraph; independent texts for one task share 3 %
     ("renamed", 100),  # windows of tokens without chosen names, a dozen lines; honest ring buffers share 74 %
-    ("renamed", 100),  # these without statements that do nothing, of small works alone (`_Given`)
-    # Statements without names, in any order, each as heavy as its leaves. Honest entries share 85 % of 60 leaves.
+    ("renamed", 100),  # and without statements that do nothing, only for small works (`_Given.read`)
+    # Statements without names, in any order, weighted by leaves. Honest entries share 85 % of 60 leaves.
     ("statements", MIN_STATEMENTS),
-    ("minified", 20),  # windows of names of properties, which a minifier keeps; honest entries share 16 at most
+    ("minified", 20),  # windows of property names, which a minifier keeps; honest entries share at most 16
 )
-"""Kinds of features, the plainest first, because it names the likeness; and the weight of shared features that are not
-the task's own: less may be chance at any share."""
-_MAX_SMALL = int(MIN_STATEMENTS / MIN_OF_LATER)  # leaves of the largest work that can hold one with too few statements
-Alike: TypeAlias = tuple[int, int, SimilarKind, float]  # a later work, the earliest it resembles, how, and its share
+"""Kinds of features, each with the least shared weight that is evidence; the plainest kind is first."""
+_MAX_SMALL = int(MIN_STATEMENTS / MIN_OF_LATER)  # leaves; a larger work cannot copy one with too few statements
+Alike: TypeAlias = tuple[int, int, SimilarKind, float]  # a later work, the earliest it resembles, kind, share
 
 
 def token_stream(text: str, language: str | None = None) -> tuple[tuple[str, ...], str | None]:
-    """The tokens that make up the work, and its language, which the text is asked for; prose is folded to its words."""
+    """Return the tokens of a work and its language, guessed if unknown; of prose, its words."""
     language = language if language in READ_AS_CODE else guess_language(text)
     plain = text
-    if not text.isascii():  # a copy is not new because its letters are Cyrillic or have gaps of no width
+    if not text.isascii():  # Cyrillic lookalikes and zero-width characters must not hide a copy
         folded = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
         plain = "".join(char for char in folded if unicodedata.category(char) != "Cf")
     if language is None:
-        kept, position = list[str](), 0  # without comments, which Markdown does not show
+        kept, position = list[str](), 0  # skip comments, which Markdown does not show
         while (start := plain.find("<!--", position)) >= 0 and (end := plain.find("-->", start)) >= 0:
             kept.append(plain[position:start])
             position = end + 3
         return tuple(re.findall(r"\w+", " ".join((*kept, plain[position:])).casefold())), None
     pattern, quotes = {"python": (_PYTHON, "'\""), "rust": (_RUST, "'\"")}.get(language, (_BRACES, "'\"`"))
-    found = pattern.findall(plain)  # nothing for what is skipped
+    found = pattern.findall(plain)  # a comment is an empty string
     lifetime = "'" if language == "rust" else ""
-    # One kind of quote: formatters change it, programmers rarely mean it.
+    # Use one kind of quote, because formatters change it.
     tokens = [t if t[0] not in quotes or t == lifetime else '"' + t.strip("'\"`") + '"' for t in found if t]
     return tuple(tokens), language
 
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A stream as numbers, made once for every kind of window."""
+    """The tokens of a work as numbers, from which all kinds of windows are made."""
 
     distinct: list[str]
-    numbers: Ints  # for each token its place among the distinct ones
+    numbers: Ints  # the index in `distinct` of each token
     codes: Hashes
     language: str | None
     key: bytes
@@ -115,7 +114,7 @@ class Coded:
         return _windows([self.codes] * width, len(self.codes), width)
 
     def kept_windows(self, width: int) -> Hashes:
-        """The same over what a minifier keeps and no task dictates: names behind a point or before a colon."""
+        """Return windows of the names after a point or before a colon, which a minifier keeps."""
         if self.language is None or not len(self.numbers):
             return NO_HASHES
         is_name = self._are_names(self.language)
@@ -126,7 +125,7 @@ class Coded:
         return _windows([kept] * width, len(kept), width)
 
     def _are_names(self, language: str) -> npt.NDArray[np.bool_]:
-        """Which tokens a programmer chose. A string of one word is a key, and renamed like a name; others stay."""
+        """Return which tokens are names chosen by the programmer; a string of one word counts as a name."""
         fixed, has_sizes = _FIXED_WORDS[language], language in _WITH_SIZES
         found = [
             token.strip('"').isidentifier() and token not in fixed and not (has_sizes and _SIZED.fullmatch(token))
@@ -136,7 +135,7 @@ class Coded:
         return are_names
 
     def abstract_windows(self, width: int) -> Hashes:
-        """The same with a chosen name as how far back in the window it was last: renaming changes none of them."""
+        """Return windows with each chosen name replaced by the distance to its last use in the window."""
         if self.language is None or len(self.codes) < width:
             return NO_HASHES  # without its words, prose has nothing left to compare
         is_name = self._are_names(self.language)
@@ -148,20 +147,20 @@ class Coded:
             codes[self.numbers == n] = keyed(token, self.key)
         order = np.argsort(self.numbers, kind="stable")
         apart = np.zeros(len(self.numbers), dtype=np.int64)
-        again = self.numbers[order][1:] == self.numbers[order][:-1]
-        apart[order[1:][again]] = (order[1:] - order[:-1])[again]
+        is_repeat = self.numbers[order][1:] == self.numbers[order][:-1]
+        apart[order[1:][is_repeat]] = (order[1:] - order[:-1])[is_repeat]
         since = apart.astype(np.uint64)
         back = np.where(since <= np.arange(width, dtype=np.uint64)[:, None], since, np.uint64(0))
         return _windows(np.where(is_name, back + np.uint64(1), codes), len(self.codes), width)
 
 
 def keyed(text: str, key: bytes) -> int:
-    """Sixty-four bits that nobody can foresee without the key."""
+    """Return a 64-bit hash that cannot be predicted without the key."""
     raw = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=key).digest(), "big")
 
 
-_keyed_token = lru_cache(maxsize=16_384)(keyed)  # entries have most tokens in common, but few statements
+_keyed_token = lru_cache(maxsize=16_384)(keyed)  # works have most tokens in common, but few statements
 
 
 def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
@@ -178,15 +177,15 @@ def _windows(by_offset: Iterable[Hashes], length: int, width: int) -> Hashes:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSet:
-    """The features of one entry, or a sample of them: sorted, each once, with what each counts as evidence."""
+    """The features of one work, or a sample of them: sorted, distinct, each with its weight."""
 
     hashes: Hashes
     weights: Ints
-    level: int = 0  # the sample holds every number below 2^(64 − level)
+    level: int = 0  # the sample has every hash below 2^(64 − level)
 
     @classmethod
     def of(cls, hashes: Hashes, weights: Ints | None = None) -> FeatureSet:
-        """Sample the features; the second occurrence of one is another feature. Without weights each counts 1."""
+        """Sample the features; a repeated one counts as another feature. Without weights each counts 1."""
         order = np.argsort(hashes, kind="stable")
         hashes, first = np.unique(_numbered(hashes[order]), return_index=True)
         weights = np.ones(len(hashes), dtype=np.int64) if weights is None else weights[order][first]
@@ -196,12 +195,12 @@ class FeatureSet:
 
     @property
     def amount(self) -> int:
-        """The weight of all features of the entry, estimated from the sample."""
+        """Return the weight of all features of the work, estimated from the sample."""
         return int(self.weights.sum()) << self.level
 
 
 def _numbered(hashes: Hashes) -> Hashes:
-    """Make repeated numbers different, for sorted ones."""
+    """Make repeated hashes different; the input must be sorted."""
     places = np.arange(len(hashes))
     is_first = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
     times = (places - np.maximum.accumulate(np.where(is_first, places, 0))).astype(np.uint64)
@@ -210,15 +209,15 @@ def _numbered(hashes: Hashes) -> Hashes:
 
 
 class Shared(NamedTuple):
-    """What one set has in common with each earlier one."""
+    """What one set has in common with each earlier set."""
 
-    of_earlier: npt.NDArray[np.float64]  # the share of the earlier one's features
+    of_earlier: npt.NDArray[np.float64]  # share of the earlier set's features
     of_later: npt.NDArray[np.float64]
     amount: Ints  # the weight of the common features, estimated from the coarser sample
 
 
 def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
-    """For each set what it shares with every earlier one; features of one set alone are not looked at."""
+    """Yield for each set what it shares with every earlier one."""
     level = np.array([one.level for one in sets], dtype=np.int64)
     levels = 1 + max(level.tolist(), default=0)
     sizes = np.array([np.searchsorted(one.hashes, _BOUNDS[:levels], side="right") for one in sets], dtype=np.int64)
@@ -240,7 +239,7 @@ def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
 
 
 def common_features(sets: Sequence[FeatureSet], group: Ints, least: int) -> list[Bools]:
-    """For each set, which of its features at least so many groups other than its own hold."""
+    """Return for each set which of its features at least `least` other groups also have."""
     feature, owner = _features(sets)
     _, first = np.unique(feature * (1 + group.max(initial=0)) + group[owner], return_index=True)
     is_common = np.bincount(feature[first])[feature] > least
@@ -248,7 +247,7 @@ def common_features(sets: Sequence[FeatureSet], group: Ints, least: int) -> list
 
 
 def _features(sets: Sequence[FeatureSet]) -> tuple[Ints, Ints]:
-    """All features of all sets, numbered, each with the number of its set."""
+    """Number the features of all sets, and return with each the number of its set."""
     _, feature = np.unique(np.concatenate([NO_HASHES, *(one.hashes for one in sets)]), return_inverse=True)
     return feature, np.repeat(np.arange(len(sets)), [len(one.hashes) for one in sets])
 
@@ -262,9 +261,9 @@ class Work(NamedTuple):
 
 
 def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[list[list[int]], list[Alike]]:
-    """Return groups of copies, and who resembles whom, of works in the order of their authors.
+    """Return groups of copies, and pairs of similar works, by index; `works` has the earliest first.
 
-    `template` is the problem statement. `key` must be unknown to the authors, so that none can deceive the sample.
+    `template` is the problem statement. `key` must be unknown to the authors, so that they cannot evade the sample.
     """
     given = _Given(template, key)
     prints = [given.read(work) for work in works]
@@ -274,7 +273,7 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
         [_candidates(shared, least) for shared in shared_by(sets)]
         for (_, least), sets in zip(MEASURES, columns, strict=True)
     ]
-    # Works that may be one work are a group: what such a group shares, it shares with itself.
+    # Works that may be copies form a group: what they share only with each other is not the task's.
     related = np.arange(len(works))
     for members in same_tokens:
         join(related, members)
@@ -285,7 +284,7 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
             FeatureSet(one.hashes[~common], one.weights[~common], one.level)
             for one, common in zip(sets, common_features(sets, related, TASK_HOLDERS), strict=True)
         ]
-        if same_tokens or any(found)  # else nothing of this measure is weighed
+        if same_tokens or any(found)  # else this measure is not needed
         else []
         for sets, found in zip(columns, candidates, strict=True)
     ]
@@ -309,7 +308,7 @@ def compare_works(works: Sequence[Work], *, template: str, key: bytes) -> tuple[
 
 
 class _Given:
-    """The features of the problem statement: as a whole, and of each fenced block of code in it. Reads the works."""
+    """The features of the problem statement and of its code blocks, which are left out of all works."""
 
     def __init__(self, template: str, key: bytes) -> None:
         self.key = hashlib.blake2b(key, digest_size=32).digest()
@@ -328,12 +327,12 @@ class _Given:
         return self._statements[language]
 
     def read(self, work: Work) -> tuple[str, tuple[FeatureSet, ...]]:
-        """A digest of the tokens of a work, and its features by measure, without what the poster gave."""
+        """Return a digest of a work's tokens, and its features by measure, without those of the statement."""
         language = work.language if work.language in READ_AS_CODE else guess_language(work.text)
         tokens, _ = token_stream(work.text, language)
         coded = Coded.of(tokens, language, self.key)
         words = _own(coded.windows(TOKENS_WIDTH), self.words)
-        # A text of comments only has no tokens, and must not equal every other such text.
+        # A text of comments only has no tokens: with its own hash it equals no other such text.
         joined = "\x1f".join(tokens).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(joined).hexdigest() if tokens else work.sha256
         if language is None:
@@ -371,7 +370,7 @@ def _own(hashes: Hashes, given: Hashes, weights: Ints | None = None) -> FeatureS
 
 
 def _candidates(shared: Shared, least: int) -> dict[int, float]:
-    """Return the earlier works that a later one may be in disguise, each with the share; not yet weighed."""
+    """Return the earlier works that a later one may copy, each with its share, before weighing."""
     holds = (shared.of_earlier >= MIN_SHARE) & (shared.of_later >= MIN_OF_LATER)
     is_part = (shared.of_later >= MIN_SHARE) & (shared.of_earlier >= MIN_OF_EARLIER)
     share = np.minimum(1.0, np.maximum(shared.of_earlier, shared.of_later))
@@ -380,7 +379,7 @@ def _candidates(shared: Shared, least: int) -> dict[int, float]:
 
 
 def _same(keys: Sequence[Hashable]) -> list[list[int]]:
-    """The places of equal keys, earliest first."""
+    """Return groups of indices with equal keys."""
     found: dict[Hashable, list[int]] = defaultdict(list)
     for number, key in enumerate(keys):
         found[key].append(number)
@@ -388,7 +387,7 @@ def _same(keys: Sequence[Hashable]) -> list[list[int]]:
 
 
 def join(head: Ints, members: Sequence[int]) -> None:
-    """Make one group of the groups of these members, named by its lowest number."""
+    """Merge the groups of these members; the lowest index names the group."""
     if len(members) > 1:
         heads = np.unique(head[list(members)])
         head[np.isin(head, heads)] = heads[0]

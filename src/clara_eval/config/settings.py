@@ -1,4 +1,4 @@
-"""The networks, and the settings: read once from the environment or a `.env`, by this module only.
+"""The networks and the settings, read from the environment or a `.env` file, only by this module.
 
 Invariant: secrets are `SecretStr`, from `NAME` or the file in `NAME_FILE`. No evaluator key means dry run.
 """
@@ -25,20 +25,20 @@ from clara_eval.core.web import read_origin
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Where challenges live; `local` has no fixed addresses: the settings carry them."""
+    """A chain with challenges; `local` has no fixed addresses, so the settings give them."""
 
     name: str
     chain_id: int
-    confirmations: int  # blocks on top of a transaction before it counts as final for us
+    confirmations: int  # blocks on top of a transaction before we treat it as final
     finality_tag: str  # the block tag at which submissions may be pinned
     from_block: int
     factory: str | None = None
     identity_registry: str | None = None
     usdc: str | None = None
     explorer: str | None = None
-    contracts: str = "1"  # which version of the contracts is deployed there
+    contracts: str = "1"  # the version of the contracts that is deployed there
     reputation_registry: str | None = None
-    """The canonical registry of feedback (ERC-8004), if its agents are those of the identity registry."""
+    """The canonical reputation registry (ERC-8004), if it uses the identity registry above."""
 
 
 _FACTS = json.loads(resources.files(__package__).joinpath("networks.json").read_text("utf-8"))
@@ -50,7 +50,7 @@ def network_of_chain(chain_id: object) -> Network | None:
     return next((one for one in NETWORKS.values() if str(one.chain_id) == str(chain_id)), None)
 
 
-def _address(value: object) -> object:
+def _parse_address(value: object) -> object:
     if value is None or value == "":
         return None
     try:
@@ -59,18 +59,18 @@ def _address(value: object) -> object:
         raise ValueError(str(bad)) from None
 
 
-def _none_is_no_bound(value: object) -> object:
+def _parse_unlimited(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in {"", "none"} else value
 
 
 SHORTEST_ADMIN_KEY = 16
 _HOST_NAME = re.compile(r"[A-Za-z0-9.-]+(:[0-9]{1,5})?|\[[0-9A-Fa-f:]+\](:[0-9]{1,5})?")
-OptionalAddress = Annotated[str | None, BeforeValidator(_address)]
-Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_none_is_no_bound)]
-"""Finite, and in millionths still a number that every database holds."""
+OptionalAddress = Annotated[str | None, BeforeValidator(_parse_address)]
+Usd = Annotated[Annotated[float, Field(ge=0, le=1e12)] | None, BeforeValidator(_parse_unlimited)]
+"""Dollars, or None for no limit. In millionths the amount fits into the integers of every database."""
 
 
-def _known_network(name: str) -> str:
+def _check_network(name: str) -> str:
     if name not in NETWORKS:
         raise ValueError(f"it is not a known network; use one of {', '.join(NETWORKS)}")
     return name
@@ -80,40 +80,40 @@ def listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _each(is_usable: Callable[[str], object], told: str) -> AfterValidator:
-    """Check every part of a comma list."""
+def _check_each(is_usable: Callable[[str], object], problem: str) -> AfterValidator:
+    """Check every part of a comma-separated list."""
 
     def check(text: str) -> str:
         for part in listed(text):
             if not is_usable(part):
-                raise ValueError(f"{part!r} is {told}")
+                raise ValueError(f"{part!r} is {problem}")
         return text
 
     return AfterValidator(check)
 
 
-def _is_network(text: str) -> bool:
+def _is_ip_network(text: str) -> bool:
     try:
         return bool(ipaddress.ip_network(text))
     except ValueError:
         return False
 
 
-_PROXIES = _each(_is_network, "neither an IP address nor a network such as 10.0.0.0/8")
-_HOSTS = _each(_HOST_NAME.fullmatch, "not a host name such as eval.example.org or eval.example.org:8443")
-_ORIGINS = _each(
+_PROXIES = _check_each(_is_ip_network, "neither an IP address nor a network such as 10.0.0.0/8")
+_HOSTS = _check_each(_HOST_NAME.fullmatch, "not a host name such as eval.example.org or eval.example.org:8443")
+_ORIGINS = _check_each(
     lambda part: part == "*" or read_origin(part), "not an origin such as https://app.example.org, without a path"
 )
 
 
-def _long(key: SecretStr | None) -> SecretStr | None:
+def _check_key(key: SecretStr | None) -> SecretStr | None:
     if key is not None and len(key) < SHORTEST_ADMIN_KEY:
         raise ValueError(f"it is shorter than {SHORTEST_ADMIN_KEY} characters; `openssl rand -hex 32` makes one")
     return key
 
 
-def _tick(seconds: int) -> int:
-    """Ticks follow the clock, so that several processes agree on them."""
+def _check_tick(seconds: int) -> int:
+    """Check that ticks can follow the clock, so that several processes agree on them."""
     units = ((1, 60), (60, 3600), (3600, 86_400))
     if seconds < 1 or not any(seconds % unit == 0 and seconds < span and span % seconds == 0 for unit, span in units):
         raise ValueError(
@@ -123,33 +123,33 @@ def _tick(seconds: int) -> int:
     return seconds
 
 
-def _by_endpoint(text: str) -> dict[str, str]:
-    """Read `URL=HOW,…`; a single word is for all endpoints, under `*`."""
+def _read_by_endpoint(text: str) -> dict[str, str]:
+    """Read `URL=VALUE,…`; a single value is for all endpoints, under `*`."""
     if "=" not in text:
         return {"*": text.strip()}
     pairs = (part.rpartition("=") for part in listed(text))
-    return {url.strip().rstrip("/"): how.strip() for url, _, how in pairs}
+    return {url.strip().rstrip("/"): value.strip() for url, _, value in pairs}
 
 
-def _attestation(text: str) -> str:
-    if not set(_by_endpoint(text).values()) <= {"off", *INTERFACES}:
+def _check_attestation(text: str) -> str:
+    if not set(_read_by_endpoint(text).values()) <= {"off", *INTERFACES}:
         raise ValueError("it is neither off, near, aci nor a comma list of URL=near or URL=aci")
     return text
 
 
-def _attested(name: str, said: Mapping[str, str]) -> str:
-    """Add how the endpoint signs to the judge's name, unless the name says it."""
+def _mark_attested(name: str, modes: Mapping[str, str]) -> str:
+    """Add the endpoint's attestation mode to the judge's name, unless the name has one."""
     _, at, url = name.partition("@")
-    how = said.get(url.rstrip("/"), said.get("*", "off")) if at and "#" not in url else "off"
-    return name if how == "off" else f"{name.rstrip('/')}#{how}"
+    mode = modes.get(url.rstrip("/"), modes.get("*", "off")) if at and "#" not in url else "off"
+    return name if mode == "off" else f"{name.rstrip('/')}#{mode}"
 
 
 class Settings(BaseModel):
-    """One field a setting; the environment name is the alias, and `env.example` says what it does."""
+    """One field per setting; the alias is its environment name, and `env.example` explains it."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True, extra="ignore")
 
-    network_name: Annotated[str, AfterValidator(_known_network)] = Field("local", alias="CLARA_NETWORK")
+    network_name: Annotated[str, AfterValidator(_check_network)] = Field("local", alias="CLARA_NETWORK")
     rpc_url: str = Field("http://127.0.0.1:8545", alias="CLARA_RPC_URL", repr=False)
     challenge_factory: OptionalAddress = Field(None, alias="CLARA_CHALLENGE_FACTORY")
     from_block: int | None = Field(None, alias="CLARA_FROM_BLOCK", ge=0)
@@ -161,9 +161,9 @@ class Settings(BaseModel):
     evaluator_address: OptionalAddress = Field(None, alias="CLARA_EVALUATOR_ADDRESS")
     wallet_key: SecretStr | None = Field(None, alias="CLARA_WALLET_KEY")
     wallet_limit_usd: Usd = Field(100.0, alias="CLARA_WALLET_LIMIT_USD")
-    """The most a local wallet key may move in one transaction."""
+    """The most dollars that a local wallet key may move in one transaction."""
     wallet_tokens: str = Field("", alias="CLARA_WALLET_TOKENS")
-    """Further tokens, comma list, that a local wallet key may move; each counts as a dollar."""
+    """Comma list of other tokens that a local wallet key may move; each counts as one dollar."""
     usdc_address: OptionalAddress = Field(None, alias="CLARA_USDC")
 
     database_url: str = Field("sqlite:///var/clara-eval.db", alias="CLARA_DATABASE_URL", repr=False)
@@ -173,7 +173,7 @@ class Settings(BaseModel):
     anthropic_base_url: str | None = Field(None, alias="ANTHROPIC_BASE_URL")
     openai_api_key: SecretStr | None = Field(None, alias="OPENAI_API_KEY")
     endpoint_keys: SecretStr | None = Field(None, alias="CLARA_ENDPOINT_KEYS")
-    attestation: Annotated[str, AfterValidator(_attestation)] = Field("off", alias="CLARA_ATTESTATION")
+    attestation: Annotated[str, AfterValidator(_check_attestation)] = Field("off", alias="CLARA_ATTESTATION")
     pccs_url: str = Field("https://api.trustedservices.intel.com", alias="CLARA_PCCS_URL")
     batches: Literal["auto", "never"] = Field("auto", alias="CLARA_BATCHES")
     prices: str = Field("", alias="CLARA_PRICES")
@@ -194,10 +194,10 @@ class Settings(BaseModel):
     calibration_floor: float = Field(0.85, alias="CLARA_CALIBRATION_FLOOR", ge=0, le=1)
     fee_mode: Literal["platform", "prize_pool", "poster"] = Field("platform", alias="CLARA_FEE_MODE")
 
-    admin_api_key: Annotated[SecretStr | None, AfterValidator(_long)] = Field(None, alias="CLARA_ADMIN_API_KEY")
+    admin_api_key: Annotated[SecretStr | None, AfterValidator(_check_key)] = Field(None, alias="CLARA_ADMIN_API_KEY")
     host: str = Field("127.0.0.1", alias="CLARA_HOST")
     port: int = Field(8080, alias="CLARA_PORT", ge=0, le=65535)
-    tick_seconds: Annotated[int, AfterValidator(_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
+    tick_seconds: Annotated[int, AfterValidator(_check_tick)] = Field(300, alias="CLARA_TICK_SECONDS")
     cors_origins: Annotated[str, _ORIGINS] = Field("", alias="CLARA_CORS_ORIGINS")
     public_hosts: Annotated[str, _HOSTS] = Field("", alias="CLARA_PUBLIC_HOSTS")
     trusted_proxies: Annotated[str, _PROXIES] = Field("", alias="CLARA_TRUSTED_PROXIES")
@@ -222,19 +222,19 @@ class Settings(BaseModel):
     solc: str | None = Field(None, alias="CLARA_SOLC")
     cache_dir: Path = Field(Path("~/.cache/clara-eval"), alias="CLARA_CACHE_DIR")
     api_url: str | None = Field(None, alias="CLARA_API_URL")
-    """Where a running service answers, for the agents' tools; without it they read store and chain themselves."""
+    """The URL of a running service for the agents' tools, which otherwise read store and chain."""
 
     @property
     def network(self) -> Network:
-        """The network of that name, with the dollar of `CLARA_USDC` where that is set."""
+        """Return the network, with the USDC token of `CLARA_USDC` if that is set."""
         known = NETWORKS[self.network_name]
         return replace(known, usdc=self.usdc_address) if self.usdc_address else known
 
     @property
     def judges(self) -> str:
-        """The judges; an attested one carries `#near` or `#aci`, so that unsigned answers never count as signed."""
-        said = _by_endpoint(self.attestation)
-        return ",".join(_attested(name, said) for name in listed(self.judges_as_set))
+        """Return the judges; `#near` or `#aci` marks an attested one, whose answers must be signed."""
+        modes = _read_by_endpoint(self.attestation)
+        return ",".join(_mark_attested(name, modes) for name in listed(self.judges_as_set))
 
     @property
     def keys_by_endpoint(self) -> dict[str, SecretStr]:
@@ -249,7 +249,7 @@ class Settings(BaseModel):
 
     @property
     def kv(self) -> tuple[str, str, SecretStr] | None:
-        """Account, namespace and token of Cloudflare KV; None where none of them is set."""
+        """Return account, namespace and token of Cloudflare KV, or None if none of them is set."""
         given = {"ACCOUNT": self.kv_account, "NAMESPACE": self.kv_namespace, "TOKEN": self.kv_token}
         missing = [f"CLARA_KV_{name}" for name, value in given.items() if not value]
         if len(missing) == len(given):
@@ -286,7 +286,7 @@ class Settings(BaseModel):
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, *, env_file: Path | None = Path(".env")) -> Settings:
-        """Read, check, freeze; a wrong value ends here with its name, the reason and the remedy."""
+        """Read and check all settings; raises ConfigError with the name, reason and remedy of a wrong one."""
         values = dict(_read_env_file(env_file)) if env_file and environ is None else {}
         values.update(os.environ if environ is None else environ)
         chosen = {name: value for name, value in values.items() if name in _NAMES and value != ""}
@@ -307,12 +307,12 @@ class Settings(BaseModel):
 _NAMES = {str(field.alias) for field in Settings.model_fields.values()}
 SECRETS = tuple(str(one.alias) for one in Settings.model_fields.values() if one.annotation == SecretStr | None)
 FROM_FILES = (*SECRETS, "CLARA_DATABASE_URL", "CLARA_RPC_URL", "CLARA_WEBHOOK_URL")
-"""What may be named by NAME_FILE: every secret, and addresses that may hold one."""
-_OTHERS = ("CLARA_DEVNET_", "CLARA_E2E_")  # names of our own tools, which are not settings
+"""Settings that NAME_FILE may give: every secret, and URLs that may contain one."""
+_TOOL_PREFIXES = ("CLARA_DEVNET_", "CLARA_E2E_")  # for our own tools, not settings
 
 
 def given_names() -> dict[str, str]:
-    """Every CLARA_… name and known setting that has a value, with its source: the environment or `.env`."""
+    """Return every CLARA_… name and known setting that has a value, with its source."""
     return {
         name: source
         for source, values in ((".env", _read_env_file(Path(".env"))), ("environment", os.environ))
@@ -322,12 +322,12 @@ def given_names() -> dict[str, str]:
 
 
 def unknown_names(given: Mapping[str, str]) -> list[str]:
-    """The given names that no setting has, as a misspelt one."""
+    """Return the given names that no setting has, for example a misspelt one."""
     known = _NAMES | {f"{name}_FILE" for name in FROM_FILES}
-    return [name for name in given if name not in known and not name.startswith(_OTHERS)]
+    return [name for name in given if name not in known and not name.startswith(_TOOL_PREFIXES)]
 
 
-def _text(path: Path, what: str, remedy: str = "") -> str:
+def _read_text(path: Path, what: str, remedy: str = "") -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as bad:
@@ -335,7 +335,7 @@ def _text(path: Path, what: str, remedy: str = "") -> str:
 
 
 def _secret_from_file(name: str, path: str) -> str:
-    found = _text(Path(path), f"{name}_FILE={path!r}").strip()
+    found = _read_text(Path(path), f"{name}_FILE={path!r}").strip()
     if not found:
         raise ConfigError(f"{name}_FILE={path!r} is empty.", remedy="Write the secret into it, or unset the setting.")
     return found
@@ -352,7 +352,7 @@ def _first_problem(bad: ValidationError) -> str:
 def _read_env_file(path: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
-    lines = _text(path, f"The file {path}", "Make it readable UTF-8, or remove it.").splitlines()
+    lines = _read_text(path, f"The file {path}", "Make it readable UTF-8, or remove it.").splitlines()
     found: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         text = line.strip().removeprefix("export ").strip()
@@ -361,12 +361,12 @@ def _read_env_file(path: Path) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"{path}:{number} is not NAME=value.", remedy="Write one setting a line.")
-        found[name.strip()] = _value(value)
+        found[name.strip()] = _parse_value(value)
     return found
 
 
-def _value(text: str) -> str:
-    """Quoted as it stands; bare text ends where a comment begins."""
+def _parse_value(text: str) -> str:
+    """Return quoted text unchanged, and bare text up to a comment."""
     bare = text.strip()
     if len(bare) >= 2 and bare[0] in "'\"" and bare[0] in bare[1:]:
         return bare[1 : bare.index(bare[0], 1)]

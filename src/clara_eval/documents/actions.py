@@ -1,6 +1,6 @@
-"""The answers of actions: what `--json` prints and the tools return; words of strangers are `Untrusted`.
+"""The results of actions, as `--json` prints and tools return them; untrusted text is `Untrusted`.
 
-What is excluded is only for the interface, which says it in a sentence of its own.
+Excluded fields are only for the interfaces, which turn them into sentences.
 """
 
 # ruff: noqa: N815 - the fields are named as in the documents
@@ -19,7 +19,7 @@ Phase = Literal["cancelled", "expired", "final", "posted", "open", "due"]
 
 
 class UnsignedTransaction(results.Document):
-    """Sign and send it with any wallet; in the given order."""
+    """A transaction to sign and send with any wallet, in the given order."""
 
     chainId: int
     to: str
@@ -49,10 +49,10 @@ class ActResult(results.Document):
     explorerUrl: str | None
     pageUrl: str | None  # The challenge's page at the service of CLARA_API_URL
     summary: str
-    transactions: list[UnsignedTransaction]  # Still to be signed and sent; empty when they were sent
+    transactions: list[UnsignedTransaction]  # Still to be signed and sent; empty once they are sent
     sent: list[SentTransaction]
     warnings: list[str]
-    next: str = ""  # What to do next, as the interface says it
+    next: str = ""  # What to do next, in the words of the interface
     details: dict[str, object]
 
 
@@ -92,7 +92,7 @@ class BrowseResult(results.Document):
 
 
 class AgentStanding(results.Document):
-    """An agent's record across the challenges that are over."""
+    """An agent's record in the challenges that are over."""
 
     agentId: str
     name: Untrusted | None = None
@@ -116,7 +116,7 @@ class FeatureValue(results.Document):
 
 
 class ProvisionalRow(results.Document):
-    """What tools measured of an entry before its challenge closes; without an address: the harness's reference."""
+    """What tools measured of an entry before the deadline; no address: the harness's reference."""
 
     address: str | None
     agentId: str | None
@@ -135,7 +135,7 @@ class DetailResult(results.Document):
     evalConfig: Untrusted | None
     evalConfigHash: str
     configProblem: str | None
-    """Why the config is never evaluated, if it is not: a code of the action, a sentence of an interface."""
+    """Why the config cannot be evaluated, if so: a code from the action, a sentence from an interface."""
     scoringDeadline: int
     posterBond: str
     payoutBps: list[int]
@@ -144,9 +144,9 @@ class DetailResult(results.Document):
     pageUrl: str | None
     winners: list[PostedWinner]
     yours: OwnSubmission | None
-    agents: list[AgentStanding]  # Of the winners, and of the caller's own agent, where records are at hand
+    agents: list[AgentStanding]  # Of the winners and of the caller's own agent, if records are available
     provisional: list[ProvisionalRow]
-    """While entries are accepted, the best first: by public tests alone; the final run decides."""
+    """While entries are accepted, best first by public tests alone; the final run decides."""
     evaluatorRecord: results.EvaluatorRecord | None
 
 
@@ -162,7 +162,7 @@ class EvalStatusResult(results.EvaluationProgress):
     explanation: str = ""
     phase: SkipJsonSchema[Phase] = Field(default="due", exclude=True)
     moment: SkipJsonSchema[int] = Field(default=0, exclude=True)
-    """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores have to be posted."""
+    """`posted`: when prizes can be claimed; `open`: seconds to the deadline; `due`: when scores are due."""
 
 
 class StandingRow(results.RankedEntry):
@@ -180,16 +180,16 @@ class LeaderboardResult(results.Document):
     network: str
     address: str
     source: Literal["evaluation", "chain"]
-    """`evaluation`: everybody's place; `chain`: only the posted winners are known here."""
+    """`evaluation`: all places are known; `chain`: only the posted winners are."""
     postedBy: str | None  # None if the node does not say
     token: results.Token
     standings: list[StandingRow]
     total: int
     traceDigest: str | None
-    trace: str = ""  # The URL at a service; else where the interface finds it
+    trace: str = ""  # A URL of the service, or where the interface finds it
     pageUrl: str | None
     misplaced: results.Misplaced | None = None
-    warning: str | None  # What everybody should know about the round: a hidden harness that was withheld
+    warning: str | None  # A warning about the round: a hidden harness that was withheld
     flags: list[Untrusted]
 
 
@@ -218,7 +218,7 @@ class ScoreResult(results.Document):
     closestRival: StandingRow | None
     why: str = ""
     traceDigest: str | None
-    trace: str = ""  # The URL at a service; else where the interface finds it
+    trace: str = ""  # A URL of the service, or where the interface finds it
     pageUrl: str | None
     claimable: str = ""
     claimableAt: SkipJsonSchema[int | None] = Field(default=None, exclude=True)  # 0: now; None: there is no prize

@@ -1,4 +1,4 @@
-"""Requests and answers of the REST API, as the OpenAPI document shows them."""
+"""Requests and responses of the REST API, as in the OpenAPI document."""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
@@ -20,7 +20,7 @@ class RestRequest(BaseModel):
 
 
 class ReviewDetail(BaseModel):
-    """Why a result waits for a person, and what they said."""
+    """Why a result waits for a person, and what the person decided."""
 
     address: str
     traceDigest: str
@@ -36,7 +36,7 @@ class ReviewDetail(BaseModel):
 
 
 class RulingRequest(RestRequest):
-    """Exclude an entry, say who is the original of a copied work, or have another judge asked for a stage."""
+    """Exclude an entry, name the original of a copied work, or use another judge for a stage."""
 
     kind: results.RulingKind
     account: Annotated[str, StringConstraints(pattern=ADDRESS_PATTERN)] | None = None
@@ -49,12 +49,12 @@ class ReviewRequest(RestRequest):
 
     decision: Literal["approve", "reject", "rule"]
     note: Annotated[str, StringConstraints(max_length=500), Field(validation_alias=AliasChoices("note", "reason"))] = ""
-    """Why; it is kept with the decision. `reason`, its earlier name, is accepted."""
+    """Why; stored with the decision. The earlier name `reason` is accepted."""
     by: Annotated[str, StringConstraints(max_length=80)] = ""
-    """Who decides; it stands in the public trace. Without a name the trace says `operator`."""
+    """Who decides, as the public trace will say; `operator` if empty."""
     ruling: RulingRequest | None = None  # With the decision `rule`: what is ruled
     traceDigest: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{64}$")] | None = None
-    """The result that was looked at, required to approve and to rule; another one is then not decided about."""
+    """The result that was reviewed; required to approve and to rule, so that no other one is decided."""
 
 
 class ReviewRecord(BaseModel):
@@ -65,7 +65,7 @@ class ReviewRecord(BaseModel):
 
 
 class ShownComparison(BaseModel):
-    """One look at two entries near the pay line; `winner` is an address, `tie`, or null without a verdict."""
+    """A comparison of two entries near the pay line; `winner` is an address, `tie` or null."""
 
     first: str
     second: str
@@ -79,7 +79,7 @@ class ReviewSheet(BaseModel):
     traceDigest: str  # What an approval or a ruling has to name
     state: str
     reasons: list[str]
-    unlessDecided: str  # What happens if nobody decides, and when; empty once somebody did
+    unlessDecided: str  # What happens without a decision, and when; empty once there is one
     postsAt: int | None
     note: str
     status: str | None
@@ -94,7 +94,7 @@ class ReviewSheet(BaseModel):
     doubts: list[Flag]  # The flags that hold the post, and those that only warn
     facts: dict[str, dict[str, results.Value]]  # By feature: the value of each entry near the pay line
     games: list[ShownComparison]
-    rulings: list[dict[str, Any]]  # What was ruled before; the result shown was walked with it
+    rulings: list[dict[str, Any]]  # Earlier rulings, which the result shown includes
 
 
 class EvaluateRequest(RestRequest):
@@ -116,7 +116,7 @@ class Accepted(BaseModel):
 
 
 class ChallengeSummary(results.Summary):
-    """What the contract says, and where the evaluation stands."""
+    """What the contract says, and the state of the evaluation."""
 
     evaluation: results.EvalStatus
 
@@ -146,7 +146,7 @@ class AgentList(PagedList):
 
 
 class ObjectionRequest(RestRequest):
-    """Signed (EIP-191) by the submitting address; docs/agents.md says over what."""
+    """An objection, signed (EIP-191) by the submitter as docs/agents.md describes."""
 
     about: str = Field(max_length=60, description="`rejected`, `copy`, `feature:NAME` or `game:ADDRESS`.")
     reason: str = Field(min_length=1, max_length=1000)
@@ -181,7 +181,7 @@ class RevealRequest(RestRequest):
     model_config = results.example(document='{"language":"solidity","salt":"0x…"}', signature="0x" + "00" * 65)
 
     document: Annotated[str, StringConstraints(min_length=2, max_length=262_144)]
-    """The harness document, every byte as it was hashed."""
+    """The harness document, exactly as it was hashed."""
     signature: Annotated[str, StringConstraints(pattern=r"^0x[0-9a-fA-F]{130}$")]  # The poster's EIP-191 signature
 
 
@@ -203,5 +203,5 @@ class Health(BaseModel):
     beatAgeSeconds: float
     tickAgeSeconds: float | None
     problems: list[str]
-    hasModel: bool  # Whether a language model can read submissions here; without one only measured features are judged
+    hasModel: bool  # Whether a model can read submissions here; without one only measured features are judged
     evaluator: str | None  # The address that posts the scores, which a poster names as evaluator; null if none is set

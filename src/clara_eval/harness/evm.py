@@ -1,4 +1,4 @@
-"""Run compiled code in revm, in a world of fixed numbers (`WORLD`) without a network; each call is a transaction."""
+"""Run compiled contracts in revm with a fixed environment (`WORLD`); each call is one transaction."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from clara_eval.harness.model import Call, Executed, Fact, RunLimits, RunOutcome, overall
+from clara_eval.harness.model import Call, Executed, Fact, RunLimits, RunOutcome, overall_outcome
 from clara_eval.harness.solc import EVM_VERSION, Compiled, CompiledHarness
 
 if TYPE_CHECKING:
     from pyrevm import EVM
 
-MOST_BYTES = 64 * 1024 * 1024  # of steps that are read for one transaction
+MAX_STEP_BYTES = 64 * 1024 * 1024  # of steps that are read for one transaction
 TRANSACTION_GAS = 21_000
 _STEP = re.compile(rb'"op":(\d+),.*"depth":(\d+)')
-_CODECOPY, _ASKED = 0x39, frozenset({0xF0, 0xF5})  # CREATE and CREATE2 ask for a contract
+_CODECOPY, _CREATES = 0x39, frozenset({0xF0, 0xF5})  # CREATE and CREATE2
 CALLER = "0x00000000000000000000000000000000c1a4a001"
 BALANCE = 1_000_000 * 10**18
 CHAIN_ID, BASE_FEE = 31337, 0
 BLOCK_NUMBER, TIMESTAMP, BLOCK_GAS = 1_000_000, 1_767_225_600, 1_000_000_000
 COINBASE, PREVRANDAO = "0x" + "00" * 20, "0x" + "c1a4a0" * 10 + "c1a4"
-WORLD: dict[str, object] = {  # all that a contract can ask about the world around it; part of the trace
+WORLD: dict[str, object] = {  # all that a contract can read of its environment; part of the trace
     "evmVersion": EVM_VERSION,
     "chainId": CHAIN_ID,
     "blockNumber": BLOCK_NUMBER,
@@ -41,7 +41,7 @@ WORLD: dict[str, object] = {  # all that a contract can ask about the world arou
 }
 MAX_LOG_CHARS = 300
 CODE_BYTE_GAS = 200
-BURNT_SHARE = 15 / 16  # who reverts after using this much of the gas has run out of it, four calls deep at most
+BURNT_SHARE = 15 / 16  # of the gas: a revert above it, at most four calls deep, counts as out of gas
 _ACCOUNT = re.compile(
     r"(0x[0-9a-f]{40}): Account \{ info: AccountInfo \{ balance: (\d+), nonce: (\d+), code_hash: 0x[0-9a-f]{64}, "
     r"code: (?:Some\(Bytecode \{ bytecode: 0x([0-9a-f]*), state: (?:Analysed \{ len: (\d+), [^}]*\} \}|Raw) \}\)|None) "
@@ -58,12 +58,12 @@ _HALTS = {
 
 
 class TooManySteps(Exception):
-    """Not everything was built within `MOST_BYTES`."""
+    """A transaction has more than `MAX_STEP_BYTES` of steps."""
 
 
-def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: set[str]) -> int | None:
-    """Gas of the dearest transaction that builds `code` as it was built here; None if it was not."""
-    read, write = os.pipe()
+def max_creation_gas(evm: EVM, run: Callable[[EVM], object], code: str, built: set[str]) -> int | None:
+    """Return the most gas that a transaction creating `code` takes in this run; None if none does."""
+    read, write = os.pipe()  # revm prints its steps to standard output, so they are traced in a child process
     child = os.fork()
     if child == 0:
         try:
@@ -75,40 +75,40 @@ def dearest_creation(evm: EVM, run: Callable[[EVM], object], code: str, built: s
     os.close(write)
     try:
         with os.fdopen(read, "rb") as steps:
-            reader, left, missing = _Reader(len(code) // 2), MOST_BYTES, set(built)
+            reader, left, missing = _StepReader(len(code) // 2), MAX_STEP_BYTES, set(built)
             while missing and (line := steps.readline(left)):
                 left -= len(line)
                 if left <= 0:
                     raise TooManySteps
                 if found := _STEP.search(line):
                     missing.discard(reader.step(int(found[1]), int(found[2]), line) or "")
-            costs = reader.sure or reader.likely
+            costs = reader.certain or reader.likely
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    carried = sum(16 if byte else 4 for byte in bytes.fromhex(code))
-    return TRANSACTION_GAS + carried + max(costs) if costs else None
+    calldata_gas = sum(16 if byte else 4 for byte in bytes.fromhex(code))
+    return TRANSACTION_GAS + calldata_gas + max(costs) if costs else None
 
 
 @dataclass(slots=True)
 class _Frame:
-    copied: int | None = None  # where code of the submission's length was last copied to
-    creating: tuple[int, list[int]] | None = None  # the gas before a creation, and the list of costs that it belongs to
+    copied: int | None = None  # address to which code of the submission's length was last copied
+    creating: tuple[int, list[int]] | None = None  # the gas before a creation, and the list for its cost
 
 
 @dataclass(slots=True)
-class _Reader:
+class _StepReader:
     length: int
     frames: dict[int, _Frame] = field(default_factory=dict)
-    sure: list[int] = field(default_factory=list)
-    likely: list[int] = field(default_factory=list)  # by their size alone: the harness moved the code before
+    certain: list[int] = field(default_factory=list)
+    likely: list[int] = field(default_factory=list)  # by size alone, if the harness moved the code first
 
     def step(self, op: int, depth: int, line: bytes) -> str | None:
-        """Take one step in; the address that it shows to be built."""
+        """Read one step, and return the address that it shows to be created."""
         frame = self.frames.setdefault(depth, _Frame())
         for deeper in [one for one in self.frames if one > depth]:
             del self.frames[deeper]
-        if frame.creating is None and op not in _ASKED and op != _CODECOPY:
+        if frame.creating is None and op not in _CREATES and op != _CODECOPY:
             return None
         found, built = json.loads(line), None
         gas, stack = int(found["gas"], 16), [int(one, 16) for one in found["stack"][-4:]]
@@ -117,107 +117,107 @@ class _Reader:
             if stack and stack[-1]:
                 costs.append(before - gas)
                 built = f"0x{stack[-1]:040x}"
-        if len(stack) < 3:  # code of a submission may ask for more than there is; the machine halts it
+        if len(stack) < 3:  # too few operands: the EVM halts the code
             return built
         if op == _CODECOPY and stack[-3] == self.length:
             frame.copied = stack[-1]
-        elif op in _ASKED:
-            more = stack[-3] - self.length  # a constructor is given words of 32 bytes
+        elif op in _CREATES:
+            more = stack[-3] - self.length  # constructor arguments are words of 32 bytes
             is_other = frame.copied is None or more < 0 or more % 32
-            costs = self.sure if frame.copied == stack[-2] else self.likely
+            costs = self.certain if frame.copied == stack[-2] else self.likely
             frame.creating = gas, [] if is_other else costs
         return built
 
 
-class _Ended(NamedTuple):
+class _Receipt(NamedTuple):
     outcome: RunOutcome
     gas: int
     output: bytes = b""
     log: str = ""
-    address: str = ""  # of what was called or built
+    address: str = ""  # of the contract that was called or created
 
 
-def answer(compiled: Compiled, limits: dict[str, int]) -> Executed:
+def run_job(compiled: Compiled, limits: dict[str, int]) -> Executed:
     """Deploy a submission alone, then run every function of its harness on it."""
     code, harness = compiled["submission"], compiled["harness"]
-    run = _Run(code, RunLimits(**limits))
+    run = _HarnessRun(code, RunLimits(**limits))
     alone = _deploy_cost(code, compiled["runtimeBytes"], run.limits) if code else None
     if harness:
-        run.all(harness)
+        run.run_all(harness)
     costs = [cost for cost in (alone, run.deploy_gas) if cost is not None]
     facts: dict[str, Fact] = {
         "compiles": code is not None or compiled["outcome"] in {None, RunOutcome.DOES_NOT_FIT},
         "bytecode_bytes": len(code) // 2 if code else None,
         "deploy_gas": max(costs) if costs and run.is_deploy_gas_known else None,
     }
-    outcome = RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall(run.calls)
+    outcome = RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall_outcome(run.calls)
     return Executed("solidity", outcome, compiled["detail"], tuple(run.calls), facts, tuple(run.logs))
 
 
 def _deploy_cost(code: str, runtime_bytes: int, limits: RunLimits) -> int | None:
-    """Gas to deploy this code alone, without arguments; None if its constructor refuses."""
+    """Return the gas to deploy this code alone, without arguments; None if its constructor reverts."""
     state = _State()
-    evm = state.machine()
-    ended = _transact(evm, code, None, limits)
-    if ended.outcome != RunOutcome.PASSED:
+    evm = state.new_evm()
+    receipt = _transact(evm, code, None, limits)
+    if receipt.outcome != RunOutcome.PASSED:
         return None
-    state.absorb(evm)
-    # A constructor can tell who deploys, and give less code here than to the harness: what the compiler made is paid.
-    built = state.accounts.get(ended.address)  # none where it destroyed itself
-    return ended.gas + CODE_BYTE_GAS * max(0, runtime_bytes - (len(built.code) if built else 0))
+    state.update_from(evm)
+    # A constructor can return less code here than to the harness: charge for the code that the compiler made.
+    built = state.accounts.get(receipt.address)  # None if it destroyed itself
+    return receipt.gas + CODE_BYTE_GAS * max(0, runtime_bytes - (len(built.code) if built else 0))
 
 
-class _Run:
-    """Every function of a compiled harness, what was reverted with, and what building the submission cost in it."""
+class _HarnessRun:
+    """Runs a compiled harness; collects calls, revert reasons and the gas of creating the submission."""
 
     def __init__(self, code: str | None, limits: RunLimits) -> None:
         self.code, self.limits, self.state = code, limits, _State()
         self.calls, self.logs = list[Call](), list[str]()
         self.deploy_gas: int | None = None
-        self.is_deploy_gas_known = True  # False where a transaction took too many steps to be looked at
+        self.is_deploy_gas_known = True  # False if a transaction has too many steps
 
-    def all(self, harness: CompiledHarness) -> None:
-        evm, ended = self._transacted(harness["code"], None)
-        address = ended.address
-        if ended.outcome == RunOutcome.PASSED:
-            self.state.absorb(evm)
+    def run_all(self, harness: CompiledHarness) -> None:
+        evm, receipt = self._run_transaction(harness["code"], None)
+        address = receipt.address
+        if receipt.outcome == RunOutcome.PASSED:
+            self.state.update_from(evm)
             self.state.accounts[address].balance += BALANCE
             for one in harness["functions"]:
                 if one["kind"] == "setUp":
-                    evm, ended = self._transacted(one["selector"], address)
-                    self.state.absorb(evm)
-        outcome = RunOutcome.SET_UP_FAILED if ended.outcome == RunOutcome.FAILED else ended.outcome
-        self._note(Call("setUp", "setUp", outcome, ended.gas), ended.log)
+                    evm, receipt = self._run_transaction(one["selector"], address)
+                    self.state.update_from(evm)
+        outcome = RunOutcome.SET_UP_FAILED if receipt.outcome == RunOutcome.FAILED else receipt.outcome
+        self._record(Call("setUp", "setUp", outcome, receipt.gas), receipt.log)
         for one in harness["functions"] if outcome == RunOutcome.PASSED else ():
             if one["kind"] != "setUp":
-                _, ended = self._transacted(one["selector"], address)
-                is_measured = one["kind"] == "metric" and ended.outcome == RunOutcome.PASSED
-                value = _number(one["returns"], ended.output) if is_measured else None
-                found = RunOutcome.NOT_A_NUMBER if is_measured and value is None else ended.outcome
-                self._note(Call(one["name"], one["kind"], found, ended.gas, value), ended.log)
+                _, receipt = self._run_transaction(one["selector"], address)
+                is_measured = one["kind"] == "metric" and receipt.outcome == RunOutcome.PASSED
+                value = _metric_value(one["returns"], receipt.output) if is_measured else None
+                found = RunOutcome.NOT_A_NUMBER if is_measured and value is None else receipt.outcome
+                self._record(Call(one["name"], one["kind"], found, receipt.gas, value), receipt.log)
 
-    def _note(self, call: Call, log: str) -> None:
+    def _record(self, call: Call, log: str) -> None:
         self.calls.append(call)
         self.logs += [f"{call.name}: {log}"] if log else []
 
-    def _transacted(self, data: str, to: str | None) -> tuple[EVM, _Ended]:
-        """One transaction; if it built something, what building the submission cost."""
-        evm, run = self.state.machine(), partial(_transact, data=data, to=to, limits=self.limits)
-        ended = run(evm)
-        built = set[str]()
-        if self.code and ended.outcome == RunOutcome.PASSED:
-            built = {one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7]} - {ended.address}
-        if built and self.code:
+    def _run_transaction(self, data: str, to: str | None) -> tuple[EVM, _Receipt]:
+        """Run one transaction; if it creates contracts, measure the creation of the submission."""
+        evm, run = self.state.new_evm(), partial(_transact, data=data, to=to, limits=self.limits)
+        receipt = run(evm)
+        if not self.code or receipt.outcome != RunOutcome.PASSED:
+            return evm, receipt
+        created = {one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7]}
+        if built := created - {receipt.address}:
             try:
-                cost = dearest_creation(self.state.machine(), run, self.code, built)
+                cost = max_creation_gas(self.state.new_evm(), run, self.code, built)
             except TooManySteps:
                 self.is_deploy_gas_known = False
             else:
                 self.deploy_gas = max(cost or 0, self.deploy_gas or 0) or None
-        return evm, ended
+        return evm, receipt
 
 
-def _number(returns: list[str], output: bytes) -> int | None:
+def _metric_value(returns: list[str], output: bytes) -> int | None:
     if len(returns) != 1 or not re.fullmatch(r"u?int\d*|bool", returns[0]) or len(output) != 32:
         return None
     return int.from_bytes(output, "big", signed=returns[0].startswith("int"))
@@ -232,15 +232,15 @@ class _Account:
 
 
 class _State:
-    """All accounts between two transactions, each of which has a machine of its own and is read out of its journal.
+    """All accounts between transactions; each transaction has an EVM of its own, whose journal is read.
 
-    revm's binding keeps one transaction open for ever: later calls would find accounts warm, and cost too little.
+    pyrevm never closes a transaction: in a shared EVM later calls would find accounts warm, and cost too little.
     """
 
     def __init__(self) -> None:
         self.accounts = {CALLER: _Account(balance=BALANCE)}
 
-    def machine(self) -> EVM:
+    def new_evm(self) -> EVM:
         from pyrevm import EVM, AccountInfo, BlockEnv, CfgEnv, Env
 
         block = BlockEnv(
@@ -256,14 +256,14 @@ class _State:
             info = AccountInfo(balance=one.balance, nonce=one.nonce, code=one.code)  # type: ignore[call-arg] # its stub lacks one
             evm.insert_account_info(address, info)
             for slot, value in one.storage.items():
-                # Writing a slot loads its account, and the next slot would then be written as warm and changed.
+                # Writing a slot loads its account: without the revert the next slot would count as warm and changed.
                 before = evm.snapshot()
                 evm.insert_account_storage(address, slot, value)
                 evm.revert(before)
         return evm
 
-    def absorb(self, evm: EVM) -> None:
-        """The journal's text, made by revm from numbers and hex only: nobody's words are in it."""
+    def update_from(self, evm: EVM) -> None:
+        """Read the accounts from the journal, a text of numbers and hex without any text of a contract."""
         journal: str = evm.journal_str
         text = journal[: journal.rindex("transient_storage: {")]
         found = list(_ACCOUNT.finditer(text))
@@ -279,8 +279,8 @@ class _State:
             account.storage |= {int(slot): int(value) for slot, value in _SLOT.findall(storage)}
 
 
-def _transact(evm: EVM, data: str, to: str | None, limits: RunLimits) -> _Ended:
-    """Call a contract, or build one if there is no address."""
+def _transact(evm: EVM, data: str, to: str | None, limits: RunLimits) -> _Receipt:
+    """Call a contract, or create one if `to` is None."""
     try:
         if to is None:
             to, output = evm.deploy(CALLER, bytes.fromhex(data), gas=limits.gas), b""
@@ -289,26 +289,24 @@ def _transact(evm: EVM, data: str, to: str | None, limits: RunLimits) -> _Ended:
     except RuntimeError as bad:
         return _failed(evm, bad, limits)
     assert evm.result is not None, "it ran to its end"
-    return _Ended(RunOutcome.PASSED, evm.result.gas_used, output, address=to)
+    return _Receipt(RunOutcome.PASSED, evm.result.gas_used, output, address=to)
 
 
-def _failed(evm: EVM, bad: RuntimeError, limits: RunLimits) -> _Ended:
+def _failed(evm: EVM, bad: RuntimeError, limits: RunLimits) -> _Receipt:
     result = evm.result
     if result is None or result.is_success:
-        # Refused before it began, for example code that is larger than a transaction may carry.
-        return _Ended(RunOutcome.TOO_LARGE, 0, log=str(bad)[:MAX_LOG_CHARS])
+        # Rejected before it started, for example code that is larger than a transaction may carry.
+        return _Receipt(RunOutcome.TOO_LARGE, 0, log=str(bad)[:MAX_LOG_CHARS])
     if result.is_halt:
-        outcome = next(
-            (found for name, found in _HALTS.items() if name in result.reason), RunOutcome.ILLEGAL_INSTRUCTION
-        )
-        return _Ended(outcome, result.gas_used, log=result.reason)
-    # A call inside may burn all but a 64th of the gas; whoever called it then reverts with the little that is left.
+        outcomes = (outcome for name, outcome in _HALTS.items() if name in result.reason)
+        return _Receipt(next(outcomes, RunOutcome.ILLEGAL_INSTRUCTION), result.gas_used, log=result.reason)
+    # An inner call may burn all but 1/64 of the gas; its caller then reverts with the rest.
     burnt = result.gas_used >= limits.gas * BURNT_SHARE
-    return _Ended(RunOutcome.OUT_OF_GAS if burnt else RunOutcome.FAILED, result.gas_used, log=_reason(str(bad)))
+    return _Receipt(RunOutcome.OUT_OF_GAS if burnt else RunOutcome.FAILED, result.gas_used, log=_reason(str(bad)))
 
 
 def _reason(text: str) -> str:
-    """What a revert says: its message, the number of a panic, or the start of its data."""
+    """Return the reason of a revert: its message, the code of a panic, or the start of its data."""
     found = _REVERT.search(text)
     data = found.group(1) if found else ""
     if data.startswith(_ERROR) and len(data) >= 136:

@@ -1,4 +1,4 @@
-"""Run one submission, under a harness or alone, in the machine of its language, from any thread; the call blocks."""
+"""Run a submission, under a harness or alone, in the engine of its language; blocks, thread-safe."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from typing import Any, Literal
 
 from clara_eval.core.errors import BadInput, ConfigError
 from clara_eval.harness import cpython, evm, scripts, solc
-from clara_eval.harness.model import Executed, Harness, HarnessSubmission, Language, RunLimits, RunOutcome, flat
+from clara_eval.harness.model import Executed, Harness, HarnessSubmission, Language, RunLimits, RunOutcome, flatten
 from clara_eval.harness.solc import CompileCache, Compiler, compiler_identity, find_compiler
-from clara_eval.harness.wasm import is_own
+from clara_eval.harness.wasm import is_private_file
 
-DEFAULT_CACHE = Path("~/.cache/clara-eval")  # of compiled engines; a compiler's answers need a given one
+DEFAULT_CACHE = Path("~/.cache/clara-eval")  # for compiled engines; Solidity results are cached only in a given folder
 PREPARE_SECONDS = 1_800.0
 MAX_LOGS = 50
 MAX_LOG_CHARS = 4_000
 MAX_DETAIL_CHARS = 300
-SMALLEST: dict[Language, str] = {
+SMALLEST_PROGRAMS: dict[Language, str] = {
     "solidity": "// SPDX-License-Identifier: MIT\npragma solidity >=0.8.0;\ncontract Submission {}\n",
     "javascript": "export const nothing = null;\n",
     "python": "nothing = None\n",
 }
-State = Literal["ready", "slow", "failed", "missing"]  # `slow`: it compiles anew every time; `failed`: it did not run
+State = Literal["ready", "slow", "failed", "missing"]  # `slow`: compiled again for every run; `failed`: did not run
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
-JOBS_PER_WORKER = 200  # then a new process takes over, so that nothing a library leaks adds up
+JOBS_PER_WORKER = 200  # then the process is replaced, so that leaks in libraries do not add up
 
 
 class MissingEngine(ConfigError):
-    """The engine of this language is not installed here; the remedy is one line."""
+    """The engine of this language is not installed; the remedy says how to install it."""
 
 
 class Machine:
@@ -59,10 +59,10 @@ class Machine:
     def run(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits | None = None) -> Executed:
         limits, language = limits or RunLimits(), submission.language
         if harness is not None and harness.language != language:
-            told = f"The harness is in {harness.language}, the submission in {language}."
-            raise BadInput(told, remedy="Both must be in the same language.")
+            problem = f"The harness is in {harness.language}, the submission in {language}."
+            raise BadInput(problem, remedy="Both must be in the same language.")
         self.require(language)
-        run, fact = (self._solidity, "compiles") if language == "solidity" else (self._script, "loads")
+        run, fact = (self._run_solidity, "compiles") if language == "solidity" else (self._run_script, "loads")
         too_large = f"The submission is larger than {limits.source_bytes:,} bytes."
         found = Executed(language, RunOutcome.TOO_LARGE, too_large, facts={fact: False})
         try:
@@ -70,7 +70,7 @@ class Machine:
                 found = run(harness, submission, limits)
         except WorkerLost as lost:
             found = Executed(language, RunOutcome.INFRASTRUCTURE, str(lost))
-        detail, logs = _printable(found.detail[:MAX_DETAIL_CHARS]), _capped(found.logs)
+        detail, logs = _printable(found.detail[:MAX_DETAIL_CHARS]), _cap_logs(found.logs)
         return replace(found, detail=detail, logs=logs, with_harness=harness is not None)
 
     def require(self, language: Language) -> None:
@@ -81,7 +81,7 @@ class Machine:
             raise MissingEngine(f"The {name} engine is not installed.", remedy=remedy)
 
     def is_prepared(self, language: Language) -> bool:
-        return language != "python" or is_own(cpython.kept_module(self._engines))
+        return language != "python" or is_private_file(cpython.compiled_module_path(self._engines))
 
     def _solidity_compiler(self) -> tuple[Compiler, str]:
         if self._compiler is None:
@@ -92,13 +92,13 @@ class Machine:
             self._compiler = compiler, compiler_identity(compiler)
         return self._compiler
 
-    def _solidity(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
+    def _run_solidity(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
         compiler, identity = self._solidity_compiler()
         source, tests = str(submission.source), harness.source if harness else None
         key = self._cache.key(identity, source, tests)
         if (compiled := self._cache.get(key)) is None:
             seconds = 4 * compiler.seconds + limits.seconds
-            compiled = self._workers.ask(solc.answer, seconds, compiler=compiler, submission=source, harness=tests)
+            compiled = self._workers.call(solc.run_job, seconds, compiler=compiler, submission=source, harness=tests)
             if compiled["outcome"] == RunOutcome.INFRASTRUCTURE:
                 return Executed("solidity", RunOutcome.INFRASTRUCTURE, compiled["detail"])
             self._cache.put(key, compiled)
@@ -110,16 +110,16 @@ class Machine:
             "world": evm.WORLD,
             "limits": {"sourceBytes": limits.source_bytes, "gas": limits.gas},
         }
-        return self._run(evm.answer, flat(machine), limits, compiled=compiled)
+        return self._run_in_worker(evm.run_job, flatten(machine), limits, compiled=compiled)
 
-    def _script(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
+    def _run_script(self, harness: Harness | None, submission: HarnessSubmission, limits: RunLimits) -> Executed:
         module = str(scripts.ENGINES[submission.language].find_module())
         if not self.is_prepared(submission.language):
-            with self._preparing, suppress(WorkerLost):  # without it, every run compiles anew
+            with self._preparing, suppress(WorkerLost):  # then every run compiles again
                 if not self.is_prepared(submission.language):
-                    self._workers.ask(cpython.prepare, PREPARE_SECONDS, module=module, cache=str(self._engines))
-        return self._run(
-            scripts.answer,
+                    self._workers.call(cpython.prepare, PREPARE_SECONDS, module=module, cache=str(self._engines))
+        return self._run_in_worker(
+            scripts.run_job,
             scripts.script_machine(submission, limits),
             limits,
             language=submission.language,
@@ -130,14 +130,14 @@ class Machine:
             seed=harness.seed if harness else "",
         )
 
-    def _run(
+    def _run_in_worker(
         self, function: Callable[..., Executed], machine: dict[str, object], limits: RunLimits, **job: object
     ) -> Executed:
-        found = self._workers.ask(function, limits.seconds, limits=asdict(limits), **job)
+        found = self._workers.call(function, limits.seconds, limits=asdict(limits), **job)
         return replace(Executed.from_json(found), detail=found["detail"], logs=found["logs"], machine=machine)
 
 
-def _capped(lines: Sequence[str]) -> tuple[str, ...]:
+def _cap_logs(lines: Sequence[str]) -> tuple[str, ...]:
     kept, left = list[str](), MAX_LOG_CHARS
     for line in lines[:MAX_LOGS]:
         if left > 0:
@@ -147,7 +147,7 @@ def _capped(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _printable(text: str) -> str:
-    """Plain ASCII: everything else is spelled out, because it goes to terminals and pages."""
+    """Escape all but printable ASCII, because logs reach terminals and pages."""
     return "".join(c if " " <= c <= "~" else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
@@ -159,15 +159,16 @@ class Readiness:
 
 
 def look_at(machine: Machine, language: Language) -> Readiness:
+    """Run the smallest program, and say whether the engine of a language is ready."""
     try:
-        executed = machine.run(None, HarnessSubmission(language, SMALLEST[language]))
+        executed = machine.run(None, HarnessSubmission(language, SMALLEST_PROGRAMS[language]))
     except MissingEngine as missing:
         return Readiness("missing", missing.message, missing.remedy)
     if executed.outcome != "passed":
-        again = "Free memory or processor time and run `clara-eval check --engines` again."
-        return Readiness("failed", executed.detail or f"The smallest program ended as {executed.outcome}.", again)
+        remedy = "Free memory or processor time and run `clara-eval check --engines` again."
+        return Readiness("failed", executed.detail or f"The smallest program ended as {executed.outcome}.", remedy)
     if language == "javascript":
-        return Readiness("ready")  # compiled in a moment, never kept
+        return Readiness("ready")  # compiles in a moment, so it is never cached
     folder = machine.cache_folder
     problem = f"Others may write to {folder}: what was compiled there is not used."
     try:
@@ -177,30 +178,30 @@ def look_at(machine: Machine, language: Language) -> Readiness:
                 return Readiness("ready")
     except OSError as bad:
         problem = f"Nothing can be kept in {folder} ({bad.strerror or bad}): it is compiled anew every time."
-    keep = f"Let only this user write to {folder}, or name another folder with CLARA_CACHE_DIR."
-    return Readiness("slow", problem, keep)
+    remedy = f"Let only this user write to {folder}, or name another folder with CLARA_CACHE_DIR."
+    return Readiness("slow", problem, remedy)
 
 
 class WorkerLost(Exception):
-    """No answer; the text says what happened to the process."""
+    """A worker process gave no answer; the text says why."""
 
 
 class Workers:
-    """At most `count` processes; more callers wait for their turn."""
+    """A pool of at most `count` worker processes; further callers wait."""
 
     def __init__(self, count: int | None = None) -> None:
-        self._turn = threading.BoundedSemaphore(count or max(1, min(4, os.cpu_count() or 1)))
+        self._slots = threading.BoundedSemaphore(count or max(1, min(4, os.cpu_count() or 1)))
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self.close = weakref.finalize(self, _stop_all, self._idle, self._lock)
 
-    def ask(self, function: Callable[..., object], seconds: float, **job: object) -> Any:
-        """Call a function of ours in another process; arguments and answer are JSON. Raises WorkerLost."""
-        with self._turn:
+    def call(self, function: Callable[..., object], seconds: float, **job: object) -> Any:
+        """Call one of our functions in a worker, with JSON arguments and result; raises WorkerLost."""
+        with self._slots:
             with self._lock:
                 worker = self._idle.pop() if self._idle else _Worker()
             try:
-                found = worker.ask([function.__module__, function.__name__, job], seconds)
+                found = worker.call([function.__module__, function.__name__, job], seconds)
             except BaseException:
                 worker.stop()
                 raise
@@ -232,7 +233,7 @@ class _Worker:
         )
         self.jobs = 0
 
-    def ask(self, job: list[object], seconds: float) -> object:
+    def call(self, job: list[object], seconds: float) -> object:
         self.jobs += 1
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None, "started with pipes"
@@ -258,7 +259,7 @@ class _Worker:
             os.killpg(self._process.pid, signal.SIGKILL)
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None, "started with pipes"
-            with suppress(BrokenPipeError):  # a job that nobody reads any more
+            with suppress(BrokenPipeError):  # an unread job
                 pipe.close()
         self._process.wait()
         self._folder.cleanup()

@@ -1,6 +1,6 @@
-"""What goes into a run and what comes out of it, for every language, and a harness hidden behind a hash.
+"""The inputs and results of a run in any language, and harnesses hidden behind a hash.
 
-Invariant: an outcome is either a measurement, which every machine repeats, or `infrastructure`, which is no verdict.
+Invariant: an outcome is a measurement that every machine reproduces, or `infrastructure`, which is no verdict.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LANGUAGES: tuple[Language, ...] = get_args(Language)
 Kind: TypeAlias = Literal["setUp", "test", "metric"]
 Unit: TypeAlias = Literal["gas", "fuel"]
 Fact: TypeAlias = float | int | bool | None
-ProgramText: TypeAlias = str | Mapping[str, str]  # one text, or JavaScript files by path, of which the first is run
+ProgramText: TypeAlias = str | Mapping[str, str]  # one text, or JavaScript files by path; the first is run
 
 SUFFIXES: dict[str, Language] = {".sol": "solidity", ".js": "javascript", ".mjs": "javascript", ".py": "python"}
 _LANGUAGE_NAMES = {one: one for one in LANGUAGES} | {one: SUFFIXES[f".{one}"] for one in ("js", "py", "sol")}
-NO_SEED = "0x" + "9e3779b97f4a7c15" * 4  # what a harness gets at home; a round has one of its own
+NO_SEED = "0x" + "9e3779b97f4a7c15" * 4  # for local runs; a round has its own seed
 NAME_LENGTH = 40
-MOST_FAILED = 20  # functions that a summary names
+MOST_FAILED = 20  # failed functions that a summary lists
 VERSION = 1
 KEYS = {"version", "language", "source", "salt"}
 SALT = re.compile(r"0x[0-9a-f]{64}")
@@ -39,7 +39,7 @@ MAX_DOCUMENT_BYTES = 262_144
 
 
 class RunOutcome(StrEnum):
-    """How a run, or one function of it, ended. Everything but `infrastructure` is the same on every machine."""
+    """How a run or one of its functions ended: equal on every machine, except `infrastructure`."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -56,7 +56,7 @@ class RunOutcome(StrEnum):
     TOO_MUCH_OUTPUT = "too_much_output"
     ILLEGAL_INSTRUCTION = "illegal_instruction"
     NOT_A_NUMBER = "not_a_number"
-    INFRASTRUCTURE = "infrastructure"  # the machine could not finish: a crash, or the wall-clock guard. Never a verdict
+    INFRASTRUCTURE = "infrastructure"  # a crash or the wall-clock limit of this machine; never a verdict
 
 
 _FINISHED = frozenset({RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.NOT_A_NUMBER})  # within the limits
@@ -66,7 +66,7 @@ _FINISHED = frozenset({RunOutcome.PASSED, RunOutcome.FAILED, RunOutcome.NOT_A_NU
 class Harness:
     language: Language
     source: str
-    seed: str = NO_SEED  # unknown before the deadline: the second argument of a JavaScript or Python function
+    seed: str = NO_SEED  # second argument of JavaScript and Python functions; unknown before the deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class HarnessSubmission:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one function may use. Only `seconds` depends on how busy the machine is, and it never decides anything."""
+    """The limits of one function. Only `seconds` depends on the machine, and it decides no outcome."""
 
     source_bytes: int = 131_072
     gas: int = 30_000_000
@@ -97,7 +97,7 @@ class CallDocument(TypedDict):
     kind: Kind
     outcome: str
     used: int
-    value: str | float | None  # an integer is a decimal string: it may be larger than a JSON number is exact
+    value: str | float | None  # integers are decimal strings, because JSON numbers are not exact above 2^53
 
 
 class ExecutedDocument(TypedDict):
@@ -134,10 +134,10 @@ class Call:
 class Executed:
     language: Language
     outcome: RunOutcome
-    detail: str = ""  # one line for people: what the compiler or the machine said
+    detail: str = ""  # one line for people, from the compiler or the engine
     calls: tuple[Call, ...] = ()
-    facts: Mapping[str, Fact] = field(default_factory=dict)  # what needs no harness, for example `compiles`, `loads`
-    logs: tuple[str, ...] = ()  # printed or reverted with, capped, control characters escaped; never in a trace
+    facts: Mapping[str, Fact] = field(default_factory=dict)  # known without a harness, for example `compiles`, `loads`
+    logs: tuple[str, ...] = ()  # output and revert reasons, capped and escaped; never in a trace
     machine: Mapping[str, object] = field(default_factory=dict)
     with_harness: bool = True
 
@@ -155,7 +155,7 @@ class Executed:
 
     @property
     def features(self) -> dict[str, Fact]:
-        """The measured features; none where the machine failed, because then nothing is known."""
+        """Return the measured features; none if the machine failed."""
         found = dict(self.facts) if self.is_measured else {}
         if not self.is_measured or not self.with_harness:
             return found
@@ -164,7 +164,7 @@ class Executed:
         found |= {"runs": runs, "tests_passed": sum(tests) / len(tests) if tests else None if runs else 0.0}
         for call in self.calls:
             if call.kind != "setUp":
-                # What it costs is known only where it passed: to fail early is not to be cheap.
+                # A cost counts only if the function passed: failing early must not look cheap.
                 is_passed = call.outcome == RunOutcome.PASSED
                 cost = feature_name(f"{self.unit}_{call.name.partition('_')[2]}")
                 found[feature_name(call.name)] = is_passed if call.kind == "test" else _bounded(call.value)
@@ -172,7 +172,7 @@ class Executed:
         return found
 
     def summary(self) -> dict[str, object]:
-        """A run in one line of a table: how it ended, tests passed of all, gas or fuel, metrics, failures."""
+        """Return a run as one row of a table: outcome, tests, gas or fuel, metrics, failures."""
         tests = [call.outcome == RunOutcome.PASSED for call in self.calls if call.kind == "test"]
         ran = self.is_measured and bool(self.calls)
         return {
@@ -193,7 +193,7 @@ class Executed:
         }
 
     def to_json(self) -> ExecutedDocument:
-        """What is kept of it: everything that another machine must repeat, and no text of a stranger."""
+        """Return what a trace keeps: all that another machine must reproduce, and no untrusted text."""
         return {
             "language": self.language,
             "outcome": self.outcome.value,
@@ -203,8 +203,8 @@ class Executed:
             "machine": dict(self.machine),
         }
 
-    def sent(self) -> dict[str, object]:
-        """What a worker says about a run: also the words for people."""
+    def to_worker_json(self) -> dict[str, object]:
+        """Return what a worker reports: `to_json` and the texts for people."""
         return {**self.to_json(), "detail": self.detail, "logs": self.logs}
 
     @classmethod
@@ -219,16 +219,16 @@ class Executed:
         )
 
 
-def flat(value: Mapping[str, object], before: str = "") -> dict[str, object]:
-    """One level of names for nested settings: `optimizer.runs`."""
+def flatten(value: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    """Flatten nested settings to dotted names such as `optimizer.runs`."""
     found: dict[str, object] = {}
     for key, item in value.items():
-        found |= flat(item, f"{before}{key}.") if isinstance(item, Mapping) else {f"{before}{key}": item}
+        found |= flatten(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {f"{prefix}{key}": item}
     return found
 
 
 def function_kind(name: str) -> Kind | None:
-    """What a function of a harness is; None if it is only a helper."""
+    """Return the kind of a harness function by its name; None for a helper."""
     if name == "setUp":
         return "setUp"
     if name.startswith("test_"):
@@ -248,8 +248,8 @@ def _bounded(value: float | None) -> float | int | None:
     return float(LARGEST_NUMBER if value > 0 else -LARGEST_NUMBER)
 
 
-def overall(calls: Sequence[Call]) -> RunOutcome:
-    """The outcome of a run from those of its functions: what broke first, a limit before a failed test."""
+def overall_outcome(calls: Sequence[Call]) -> RunOutcome:
+    """Return the outcome of a run: what broke first, a limit before a failed test."""
     found = [call.outcome for call in calls]
     broken = [outcome for outcome in found if outcome not in _FINISHED]
     order = (RunOutcome.INFRASTRUCTURE, RunOutcome.SET_UP_FAILED, *broken, RunOutcome.NOT_A_NUMBER, RunOutcome.FAILED)
@@ -257,7 +257,7 @@ def overall(calls: Sequence[Call]) -> RunOutcome:
 
 
 def language_of(name: str, where: str) -> Language:
-    """A language that can be executed, from its name; `where` names it in the error."""
+    """Return the executable language of this name; `where` begins the error message."""
     if found := _LANGUAGE_NAMES.get(name.strip().lower()):
         return found
     raise BadInput(f"{where} {name[:40]!r} cannot be executed.", value=name, remedy=f"One of {', '.join(LANGUAGES)}.")
@@ -265,7 +265,7 @@ def language_of(name: str, where: str) -> Language:
 
 @dataclass(frozen=True, slots=True)
 class HarnessDocument:
-    """A harness with its salt, as the bytes that are hashed."""
+    """A harness with its salt, and the bytes that are hashed."""
 
     harness: Harness
     salt: str
@@ -277,15 +277,15 @@ class HarnessDocument:
 
 
 def hide(harness: Harness, salt: str | None = None) -> HarnessDocument:
-    """The document of a harness; a new random salt unless one is given."""
+    """Make the document of a harness, with a random salt unless one is given."""
     chosen = salt or "0x" + secrets.token_hex(32)
     if not SALT.fullmatch(chosen):
         raise BadInput(f"{chosen[:80]!r} is not a salt.", value=chosen, remedy="Give 32 bytes as 0x and 64 hex digits.")
     document = {"version": VERSION, "language": harness.language, "source": harness.source, "salt": chosen}
     content = canonical_json(document)
     if len(content) > MAX_DOCUMENT_BYTES:
-        told = f"The harness is {len(content):,} bytes as a document; above {MAX_DOCUMENT_BYTES:,} none is revealed."
-        raise BadInput(told, remedy="Shorten it: data that tests need can be computed in them.")
+        problem = f"The harness is {len(content):,} bytes as a document; above {MAX_DOCUMENT_BYTES:,} none is revealed."
+        raise BadInput(problem, remedy="Shorten it: data that tests need can be computed in them.")
     return HarnessDocument(harness, chosen, content)
 
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 PACKAGE = "quickjs-wasi"
 SHA256 = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
 REMEDY = f"Run `{install('javascript')}` and `npm install {PACKAGE}@3.6.2`."
-STACK_BYTES = 192 * 1024  # QuickJS counts its own stack, so that its limit is the same on every processor
+STACK_BYTES = 192 * 1024  # QuickJS counts its own stack, so that the limit holds on every processor
 MODULE_FLAG, REJECTED = 1, 2
 GUESTS = (Path(__file__).with_name("guest.js"),)
 TREE = Path(__file__).with_name("tree.js")
-MOST_LOOKUPS, MOST_NESTED = 2_000, 20  # files asked for, and nested: it takes time without fuel, and our own stack
+MOST_LOOKUPS, MOST_NESTED = 2_000, 20  # imported files: a lookup costs time but no fuel, a nested one our own stack
 
 
 def find_module() -> Path | None:
@@ -29,17 +29,17 @@ def find_module() -> Path | None:
 
 
 def load(path: Path, cache: Path) -> wasm.Loaded:
-    return wasm.load(path, wasm.compiled_file(cache, "quickjs", SHA256))
+    return wasm.load(path, wasm.compiled_path(cache, "quickjs", SHA256))
 
 
 class JavaScriptGuest(wasm.Guest):
-    """A fresh instance with a source loaded; raises `LoadFailed` or `Stopped`."""
+    """A fresh instance with a source loaded; raises LoadFailed or Stopped."""
 
     def __init__(
         self, quickjs: wasm.Loaded, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
     ) -> None:
         super().__init__(quickjs, limits, ask)
-        self._exports = wasm.instantiate(quickjs, self._store, _world(self))
+        self._exports = wasm.instantiate(quickjs, self._store, _host_functions(self))
         self.memory = cast("Memory", self._exports["memory"])
         self._call("_initialize")
         self._call("qjs_init")
@@ -50,13 +50,13 @@ class JavaScriptGuest(wasm.Guest):
         guest = self._call_function(made, host, text)
         for one in (host, text, made):
             self._free(one)
-        self._begin, self._send, self._answer = self._members(guest, b"begin", b"send", b"answer")
+        self._begin, self._send, self._answer = self._properties(guest, b"begin", b"send", b"answer")
         self._lookups, self._nested = MOST_LOOKUPS, 0
         try:
             if not isinstance(source, str):
                 made, host = self._eval(TREE.read_text("utf-8"), 0), self._call("qjs_new_host_function", name, 4, 0)
                 tree = self._call_function(made, host, self._string(json.dumps(dict(source))))
-                self._resolve, self._source = self._members(tree, b"resolve", b"source")
+                self._resolve, self._source = self._properties(tree, b"resolve", b"source")
                 self._call("qjs_set_module_loader", 1)
             self.refuel(limits.fuel)
             self._load(source)
@@ -65,7 +65,7 @@ class JavaScriptGuest(wasm.Guest):
             raise
 
     def exchange(self, message: str) -> str:
-        """One message in, its answer out, after everything it started has come to rest."""
+        """Send a message, finish every job that it starts, and return the answer."""
         text = self._string(message)
         sent = self._call_function(self._send, text)
         self._free(text)
@@ -77,12 +77,12 @@ class JavaScriptGuest(wasm.Guest):
         self._free(answer)
         return found
 
-    def _members(self, value: int, *names: bytes) -> list[int]:
+    def _properties(self, value: int, *names: bytes) -> list[int]:
         return [self._call("qjs_get_prop_string", value, self._bytes(name)) for name in names]
 
     def _load(self, source: ProgramText) -> None:
         name = "code.js" if isinstance(source, str) else next(iter(source))
-        text = source if isinstance(source, str) else self._tell(self._source, self._bytes(name.encode()))
+        text = source if isinstance(source, str) else self._call_tree(self._source, self._bytes(name.encode()))
         if text is None:
             raise wasm.LoadFailed(self._exception())
         promise = self._eval(text, MODULE_FLAG, name)
@@ -94,13 +94,13 @@ class JavaScriptGuest(wasm.Guest):
         self._call_function(self._begin, found)
 
     def _eval(self, source: str, flags: int, path: str = "code.js") -> int:
-        made = self._try(source, flags, path)
+        made = self._try_eval(source, flags, path)
         if made == 0:
             raise wasm.LoadFailed(self._exception())
         return made
 
-    def _try(self, source: str, flags: int, path: str) -> int:
-        """What the source gives; 0 if it threw."""
+    def _try_eval(self, source: str, flags: int, path: str) -> int:
+        """Evaluate a source; 0 if it threw."""
         code = source.encode("utf-8", "replace")
         text, name = self._bytes(code), self._bytes(path.encode())
         made = self._call("qjs_eval", text, len(code), name, flags)
@@ -118,7 +118,7 @@ class JavaScriptGuest(wasm.Guest):
 
     def _call(self, name: str, *args: int) -> int:
         function = cast("Func", self._exports[name])
-        found: int = wasm.guarded(lambda: function(self._store, *args))
+        found: int = wasm.catch_traps(lambda: function(self._store, *args))
         return found
 
     def _call_function(self, function: int, *args: int) -> int:
@@ -135,7 +135,7 @@ class JavaScriptGuest(wasm.Guest):
         return made
 
     def _bytes(self, raw: bytes) -> int:
-        """Bytes in the guest's memory, ended by a zero."""
+        """Write bytes and a final zero to the guest's memory, and return their address."""
         at = self._call("wasm_malloc", len(raw) + 1)
         if at == 0:
             raise wasm.Stopped(RunOutcome.OUT_OF_MEMORY)
@@ -158,26 +158,26 @@ class JavaScriptGuest(wasm.Guest):
     def _free(self, value: int) -> None:
         self._call("qjs_free_value", value)
 
-    def serve(self, argc: int, argv: int) -> int:
-        """The host function as the guest calls it: `host(name, text)`."""
+    def handle_host_call(self, argc: int, argv: int) -> int:
+        """Handle `host(name, text)`, as the guest calls it."""
         if argc != 2:
             raise wasm.Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         name, text = map(self._text, struct.unpack("<2I", bytes(self.memory.read(self._store, argv, argv + 8))))
         if name.startswith(("script ", "module ")):
-            return self._run(text, *name.split(" ", 1))
-        self.pay(len(text))
+            return self._eval_file(text, *name.split(" ", 1))
+        self.charge(len(text))
         if name != "print":
-            return self._string(self.asked(text))
+            return self._string(self.ask(text))
         self.log(text.encode("utf-8", "replace") + b"\n")
         return self._string("")
 
-    def _run(self, source: str, kind: str, path: str) -> int:
-        """What a source of `tree.js` gives; 0 if it threw."""
-        self._look_up()
+    def _eval_file(self, source: str, kind: str, path: str) -> int:
+        """Evaluate a source for `tree.js`; 0 if it threw."""
+        self._count_lookup()
         if self._nested == MOST_NESTED:
             raise wasm.Stopped(RunOutcome.STACK_OVERFLOW)
         self._nested += 1
-        made = self._try(source, MODULE_FLAG if kind == "module" else 0, path)
+        made = self._try_eval(source, MODULE_FLAG if kind == "module" else 0, path)
         self._nested -= 1
         if made and kind == "module" and self._call("qjs_promise_state", made) == REJECTED:
             self._call("qjs_throw", self._call("qjs_promise_result", made))
@@ -185,29 +185,29 @@ class JavaScriptGuest(wasm.Guest):
         return made
 
     def resolve(self, base: int, name: int) -> int:
-        """Where the engine reads the path of an imported file; 0 if an error was thrown."""
-        path = self._tell(self._resolve, base, name)
+        """Return the address of the path of an imported file; 0 if an error was thrown."""
+        path = self._call_tree(self._resolve, base, name)
         return 0 if path is None else self._bytes(path.encode())
 
     def load(self, path: int, length_at: int) -> int:
-        """Where the engine reads a file as an ES module; 0 if an error was thrown."""
-        text = self._tell(self._source, path)
+        """Return the address of the text of an ES module; 0 if an error was thrown."""
+        text = self._call_tree(self._source, path)
         if text is None:
             return 0
         code = text.encode("utf-8", "replace")
         self.memory.write(self._store, struct.pack("<I", len(code)), length_at)
         return self._bytes(code)
 
-    def _tell(self, function: int, *places: int) -> str | None:
-        """What a function of `tree.js` says to the texts at these places; None if it threw."""
-        self._look_up()
-        texts = [self._call("qjs_new_string", place, self._call("strlen", place)) for place in places]
+    def _call_tree(self, function: int, *addresses: int) -> str | None:
+        """Call a function of `tree.js` with the texts at these addresses; None if it threw."""
+        self._count_lookup()
+        texts = [self._call("qjs_new_string", at, self._call("strlen", at)) for at in addresses]
         found = self._call_function(function, *texts)
         for text in texts:
             self._free(text)
         return None if self._call("qjs_is_exception", found) else self._text(found)
 
-    def _look_up(self) -> None:
+    def _count_lookup(self) -> None:
         self._lookups -= 1
         if self._lookups < 0:
             raise wasm.Stopped(RunOutcome.OUT_OF_FUEL)
@@ -216,25 +216,25 @@ class JavaScriptGuest(wasm.Guest):
 open_guest = JavaScriptGuest
 
 
-def _world(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
-    """What the engine asks of its host: one time that never changes, and no files but the submission's."""
+def _host_functions(guest: JavaScriptGuest) -> dict[str, wasm.HostFunction]:
+    """Return the imports of the engine: a constant clock, and no files but the submission's."""
 
     def clock(caller: Caller, _clock: int, _precision: int, at: int) -> int:
-        guest.pay()
-        return wasm.put(caller, at, struct.pack("<Q", wasm.CLOCK_SECONDS * 10**9))
+        guest.charge()
+        return wasm.write_memory(caller, at, struct.pack("<Q", wasm.CLOCK_SECONDS * 10**9))
 
     def write(caller: Caller, _fd: int, vectors: int, count: int, at: int) -> int:
-        guest.pay()
-        return wasm.written(caller, vectors, count, at, guest.log)
+        guest.charge()
+        return wasm.forward_write(caller, vectors, count, at, guest.log)
 
     return {
         **dict.fromkeys(("host_get_timezone_offset", "host_interrupt"), lambda *_: 0),
         "host_module_normalize": lambda _caller, base, name: guest.resolve(base, name),
         "host_module_load": lambda _caller, path, length: guest.load(path, length),
         "host_promise_rejection": lambda *_: None,
-        "host_call": lambda _caller, _name, _length, _this, argc, argv: guest.serve(argc, argv),
+        "host_call": lambda _caller, _name, _length, _this, argc, argv: guest.handle_host_call(argc, argv),
         "clock_time_get": clock,
         "fd_fdstat_get": lambda *_: wasm.BADF,
         "fd_write": write,
-        "random_get": lambda caller, at, length: wasm.put(caller, at, guest.random(length)),
+        "random_get": lambda caller, at, length: wasm.write_memory(caller, at, guest.random(length)),
     }

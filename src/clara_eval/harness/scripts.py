@@ -1,4 +1,4 @@
-"""Run JavaScript and Python harnesses: a fresh pair of instances for every function; fuel is the submission's alone."""
+"""Run JavaScript and Python harnesses: each function in a fresh pair of instances."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from clara_eval.harness.model import (
     ProgramText,
     RunLimits,
     RunOutcome,
-    flat,
+    flatten,
     function_kind,
-    overall,
+    overall_outcome,
 )
 
 ENGINES = {"javascript": quickjs, "python": cpython}
 NAMES = {"javascript": "JavaScript", "python": "Python"}
-HARNESS_FACTOR = 4  # times the fuel and output of a submission: a harness is the poster's, and still ends
-MAX_EXHAUSTED = 3  # after this many functions that ran out of fuel the rest is not run and counts as out of fuel too
+HARNESS_FACTOR = 4  # a harness may use this many times the fuel and output of a submission
+MAX_EXHAUSTED = 3  # functions out of fuel, after which the rest is not run and counts as out of fuel too
 _BY_ERROR = {
     "out of memory": RunOutcome.OUT_OF_MEMORY,
     "string too long": RunOutcome.OUT_OF_MEMORY,
@@ -38,17 +38,17 @@ _BY_ERROR = {
     "MemoryError": RunOutcome.OUT_OF_MEMORY,
     "RecursionError": RunOutcome.STACK_OVERFLOW,
 }
-_NO_MODULE = ("could not load module", "ModuleNotFoundError")  # how the engines name an import that nobody gives them
+_NO_MODULE = ("could not load module", "ModuleNotFoundError")  # how the engines report an import that does not exist
 _MOST_DIGITS = 100
 
-Open = Callable[[ProgramText, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
+Opener = Callable[[ProgramText, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
 
 
 def script_machine(submission: HarnessSubmission, limits: RunLimits) -> dict[str, object]:
-    """Versions and settings that the numbers depend on: the same here and there, the same numbers."""
+    """Return all versions and settings that the measured numbers depend on."""
     engine, is_tree = ENGINES[submission.language], not isinstance(submission.source, str)
     guests = (*engine.GUESTS, quickjs.TREE) if is_tree else engine.GUESTS
-    told = {
+    settings = {
         "engine": f"wasmtime {version('wasmtime')}",
         "module": engine.SHA256,
         "guest": sha256_hex(b"".join(file.read_bytes() for file in guests)),
@@ -64,10 +64,10 @@ def script_machine(submission: HarnessSubmission, limits: RunLimits) -> dict[str
             **({"lookups": quickjs.MOST_LOOKUPS} if is_tree else {}),
         },
     }
-    return flat(told)
+    return flatten(settings)
 
 
-def answer(
+def run_job(
     language: Language,
     module: str,
     cache: str,
@@ -82,7 +82,7 @@ def answer(
         alone = open_guest(submission, "submission", bounds, None)
     except wasm.LoadFailed as failed:
         is_import = any(words in str(failed) for words in _NO_MODULE)
-        outcome = RunOutcome.FORBIDDEN_IMPORT if is_import else _limit(str(failed)) or RunOutcome.DOES_NOT_LOAD
+        outcome = RunOutcome.FORBIDDEN_IMPORT if is_import else _limit_outcome(str(failed)) or RunOutcome.DOES_NOT_LOAD
         return Executed(language, outcome, str(failed), facts={"loads": False})
     except wasm.Stopped as stopped:
         return Executed(language, stopped.outcome, "It ran into a limit while it was loaded.", facts={"loads": False})
@@ -91,11 +91,11 @@ def answer(
     if harness is None:
         return found(RunOutcome.PASSED)
     try:
-        kinds = _functions(open_guest, harness, bounds)
+        kinds = _list_functions(open_guest, harness, bounds)
     except (wasm.LoadFailed, wasm.Stopped) as bad:
         return found(RunOutcome.DOES_NOT_FIT, f"The harness does not load: {bad}")
     calls, logs = _run_all(partial(_Pair, open_guest, harness, submission, seed, bounds), kinds, bounds.fuel)
-    return found(overall(calls), calls=tuple(calls), logs=tuple(logs))
+    return found(overall_outcome(calls), calls=tuple(calls), logs=tuple(logs))
 
 
 def _run_all(open_pair: Callable[[bool], _Pair], kinds: dict[str, Kind], fuel: int) -> tuple[list[Call], list[str]]:
@@ -116,25 +116,25 @@ def _run_all(open_pair: Callable[[bool], _Pair], kinds: dict[str, Kind], fuel: i
 
 
 @lru_cache(maxsize=2)
-def _engine(language: str, module: str, cache: str) -> Open:
+def _engine(language: str, module: str, cache: str) -> Opener:
     engine = ENGINES[language]
     return partial(engine.open_guest, engine.load(Path(module), Path(cache)))
 
 
-def _limit(text: str) -> RunOutcome | None:
+def _limit_outcome(text: str) -> RunOutcome | None:
     return next((outcome for words, outcome in _BY_ERROR.items() if words in text), None)
 
 
 @lru_cache(maxsize=8)
-def _functions(open_guest: Open, harness: str, limits: RunLimits) -> dict[str, Kind]:
-    guest = open_guest(harness, "harness", _wide(limits), lambda _: json.dumps({"value": None}))
+def _list_functions(open_guest: Opener, harness: str, limits: RunLimits) -> dict[str, Kind]:
+    guest = open_guest(harness, "harness", _harness_limits(limits), lambda _: json.dumps({"value": None}))
     found = json.loads(guest.exchange('{"do": "loaded"}'))
     guest.close()
     names = sorted(item for item in found["value"]["v"] if isinstance(item, str))
     return {name: kind for name in names if (kind := function_kind(name)) is not None}
 
 
-def _wide(limits: RunLimits) -> RunLimits:
+def _harness_limits(limits: RunLimits) -> RunLimits:
     return replace(limits, fuel=HARNESS_FACTOR * limits.fuel, output_bytes=HARNESS_FACTOR * limits.output_bytes)
 
 
@@ -142,31 +142,31 @@ class _Pair:
     """A harness and a submission, both fresh, for one function."""
 
     def __init__(
-        self, open_guest: Open, harness: str, submission: ProgramText, seed: str, limits: RunLimits, has_set_up: bool
+        self, open_guest: Opener, harness: str, submission: ProgramText, seed: str, limits: RunLimits, has_set_up: bool
     ) -> None:
         self.limits, self.seed, self.has_set_up = limits, seed, has_set_up
         self.logs: list[str] = []
         self._submission = open_guest(submission, "submission", limits, None)
-        self._harness = open_guest(harness, "harness", _wide(limits), self._answer)
-        self._limit: RunOutcome | None = None
+        self._harness = open_guest(harness, "harness", _harness_limits(limits), self._ask_submission)
+        self._limit_hit: RunOutcome | None = None
 
     def run(self, name: str, kind: Kind) -> Call:
-        outcome, value = self._function("setUp")[0] if self.has_set_up else RunOutcome.PASSED, None
+        outcome, value = self._call("setUp")[0] if self.has_set_up else RunOutcome.PASSED, None
         if outcome == RunOutcome.FAILED:
             outcome = RunOutcome.SET_UP_FAILED
         if kind != "setUp" and outcome == RunOutcome.PASSED:
-            outcome, value = self._function(name)
+            outcome, value = self._call(name)
         used = self.limits.fuel - self._submission.fuel_left
         self.logs += [*self._submission.logs, *self._harness.logs]
         self._harness.close()
         self._submission.close()
         if kind != "metric" or outcome != RunOutcome.PASSED:
             return Call(name, kind, outcome, used)
-        number = _number(value)
+        number = _metric_value(value)
         return Call(name, kind, RunOutcome.PASSED if number is not None else RunOutcome.NOT_A_NUMBER, used, number)
 
-    def _function(self, name: str) -> tuple[RunOutcome, object]:
-        self._limit = None
+    def _call(self, name: str) -> tuple[RunOutcome, object]:
+        self._limit_hit = None
         self._harness.refuel(HARNESS_FACTOR * self.limits.fuel)
         try:
             found = json.loads(self._harness.exchange(json.dumps({"do": "run", "name": name, "seed": self.seed})))
@@ -178,11 +178,11 @@ class _Pair:
         if "value" in found:
             return RunOutcome.PASSED, found["value"]
         error = found.get("error", {"name": "Error", "message": "It never comes to an end."})
-        said = f"{error['name']}: {error['message']}"
-        self.logs.append(said)
-        return self._limit or _limit(said) or RunOutcome.FAILED, None
+        text = f"{error['name']}: {error['message']}"
+        self.logs.append(text)
+        return self._limit_hit or _limit_outcome(text) or RunOutcome.FAILED, None
 
-    def _answer(self, message: str) -> str:
+    def _ask_submission(self, message: str) -> str:
         try:
             answered = self._submission.exchange(message)
         except wasm.LoadFailed as failed:
@@ -191,12 +191,12 @@ class _Pair:
         if "pending" in found:
             return json.dumps({"error": {"name": "Error", "message": "The submission's promise never settles."}})
         if "error" in found:
-            self._limit = _limit(f"{found['error'].get('name')}: {found['error'].get('message')}")
+            self._limit_hit = _limit_outcome(f"{found['error'].get('name')}: {found['error'].get('message')}")
         return answered
 
 
-def _number(value: object) -> int | float | None:
-    """A metric's value: a finite number, a whole one as an integer."""
+def _metric_value(value: object) -> int | float | None:
+    """Return the value of a metric if it is a finite number; a whole one as an integer."""
     if isinstance(value, dict) and value.get("$") == "bigint":
         return int(value["v"]) if len(str(value["v"])) <= _MOST_DIGITS else None
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""Solidity before it is compiled: refuse text that unfolds too far, write the stand-in for a harness."""
+"""Prepare Solidity for the compiler: refuse text that expands too far, write stand-ins."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 4_096
 MOST_COPIES = 256
-DEEPEST = 40  # no array is looked into further: what has so many dimensions is refused
+DEEPEST = 40  # array dimensions that are counted; a type with as many is refused
 _CONTAINERS = frozenset({"struct_declaration", "contract_declaration"})
 _CONSTANTS = frozenset({"state_variable_declaration", "constant_variable_declaration"})
 _FUNCTIONS = frozenset({"function_definition", "constructor_definition", "fallback_receive_definition"})
 NAME = "Submission"
 MARK = sha256_hex(b"clara-eval: here goes the code of the submission").removeprefix("0x")
-"""What the constructor of the stand-in pushes, and nothing else does: it is found by this."""
+"""A value that only the constructor of the stand-in pushes, by which `link` finds its code."""
 _PLAIN = re.compile(r"(?:u?int\d*|bytes\d*|address|bool|string)((?:\[\d*\])*)")
 _DYNAMIC = frozenset({"bytes", "string"})
-AbiPart: TypeAlias = Mapping[str, Any]  # a member of a contract, or the type of an argument, as the compiler says it
+AbiPart: TypeAlias = Mapping[str, Any]  # a member of a contract, or an argument, as in the ABI
 
 
-def too_much(source: str) -> str | None:
-    """Why this text must not reach the compiler; None if it may. What cannot be parsed has no shape."""
+def expansion_problem(source: str) -> str | None:
+    """Return why this text must not reach the compiler; None if it may, or cannot be parsed."""
     parsed = parse(source.encode("utf-8", "replace"), "solidity")
     if parsed is None:
         return None
     nodes = [node for node, _ in walk(parsed.tree)]
     loose: list[int] = [1 << _array_depth(node) for node in nodes if node.type == "type_name"]
-    if (parts := max([*_sizes(nodes), *loose, 0])) > MOST_PARTS:
+    if (parts := max([*_expanded_sizes(nodes), *loose, 0])) > MOST_PARTS:
         return f"Its types, constants or contracts unfold to more than {MOST_PARTS:,} parts ({_about(parts)})."
-    if (copies := _most_copied(nodes)) > MOST_COPIES:
+    if (copies := _max_copies(nodes)) > MOST_COPIES:
         return f"Its modifiers repeat a function more than {MOST_COPIES:,} times ({_about(copies)})."
     return None
 
@@ -45,12 +45,12 @@ def _about(count: int) -> str:
     return f"{count:,}" if count < 10**12 else "more than a million millions"
 
 
-def _sizes(nodes: list[Node]) -> Iterable[int]:
-    """Unfolded sizes of all names: of several declarations the largest; a name inside itself counts once."""
+def _expanded_sizes(nodes: list[Node]) -> Iterable[int]:
+    """Return the expanded size of every name; of several declarations the largest, recursion once."""
     uses: dict[str, list[list[tuple[str, int]]]] = defaultdict(list)
     for node in nodes:
-        if (name := _declared(node)) is not None:
-            uses[name].append(list(_used(node)))
+        if (name := _declared_name(node)) is not None:
+            uses[name].append(list(_used_names(node)))
     sizes: dict[str, int] = {}
     for name in uses:
         waiting, begun = [name], set(sizes)
@@ -67,7 +67,7 @@ def _sizes(nodes: list[Node]) -> Iterable[int]:
     return sizes.values()
 
 
-def _declared(node: Node) -> str | None:
+def _declared_name(node: Node) -> str | None:
     is_constant = node.type in _CONSTANTS and any(child.type == "constant" for child in node.children)
     if not is_constant and node.type not in _CONTAINERS:
         return None
@@ -75,19 +75,19 @@ def _declared(node: Node) -> str | None:
     return _text(name) if name is not None else None
 
 
-def _used(node: Node) -> Iterator[tuple[str, int]]:
-    """Names that a declaration holds, and how often: an array's element counts twice for each dimension."""
+def _used_names(node: Node) -> Iterator[tuple[str, int]]:
+    """Yield the names in a declaration, with counts; each dimension of an array doubles the count."""
     if node.type == "struct_declaration":
-        for member in _below(node, "struct_member"):
+        for member in _find_all(node, "struct_member"):
             for kind in (child for child in member.children if child.type == "type_name"):
-                names = list(_below(kind, "user_defined_type"))
+                names = list(_find_all(kind, "user_defined_type"))
                 yield (_text(names[-1]).rpartition(".")[2] if names else "", 2 ** _array_depth(kind))
     elif node.type == "contract_declaration":
-        for new in _below(node, "new_expression"):
-            yield from ((_text(one).rpartition(".")[2], 1) for one in _below(new, "user_defined_type"))
+        for new in _find_all(node, "new_expression"):
+            yield from ((_text(one).rpartition(".")[2], 1) for one in _find_all(new, "user_defined_type"))
     else:
         for value in (child for child in node.children if child.type == "expression"):
-            yield from ((_text(one), 1) for one in _below(value, "identifier"))
+            yield from ((_text(one), 1) for one in _find_all(value, "identifier"))
 
 
 def _array_depth(kind: Node) -> int:
@@ -97,24 +97,24 @@ def _array_depth(kind: Node) -> int:
     return depth
 
 
-def _most_copied(nodes: list[Node]) -> int:
+def _max_copies(nodes: list[Node]) -> int:
     repeats: dict[str, int] = {}
     for node in nodes:
         if node.type == "modifier_definition" and (name := node.child_by_field_name("name")) is not None:
-            times = sum(_text(one) == "_" for one in _below(node, "identifier"))
+            times = sum(_text(one) == "_" for one in _find_all(node, "identifier"))
             repeats[_text(name)] = max(times, repeats.get(_text(name), 1))
     most = 1
     for node in nodes:
         if node.type in _FUNCTIONS:
             copies = 1
             for used in (child for child in node.children if child.type == "modifier_invocation"):
-                path = [_text(one) for one in _below(used, "identifier") if one.parent == used]  # `Base.m(1)` is `m`
+                path = [_text(one) for one in _find_all(used, "identifier") if one.parent == used]  # `Base.m(1)` is `m`
                 copies *= repeats.get(path[-1] if path else "", 1)
             most = max(most, copies)
     return most
 
 
-def _below(node: Node, kind: str) -> Iterator[Node]:
+def _find_all(node: Node, kind: str) -> Iterator[Node]:
     waiting = list(reversed(node.children))
     while waiting:
         one = waiting.pop()
@@ -128,11 +128,11 @@ def _text(node: Node) -> str:
 
 
 def stand_in(abi: Sequence[AbiPart], harness: str) -> str:
-    """The file that the harness imports; it compiles to code that `linked` replaces."""
+    """Write the file that the harness imports; `link` replaces its compiled code."""
     named, types = set(re.findall(r"[A-Za-z_$][\w$]*", harness)) - {NAME}, _Types()
     built: AbiPart = next((one for one in abi if one["type"] == "constructor"), {})
     payable = " payable" if built.get("stateMutability") == "payable" else ""
-    given = types.listed(built.get("inputs", []), "memory") or ""
+    given = types.parameters(built.get("inputs", []), "memory") or ""
     parts: list[str | None] = [f"constructor({given}){payable} {{ assembly {{ log1(0, 0, 0x{MARK}) }} }}"]
     for one in abi:
         if one["type"] in {"receive", "fallback"} and one.get("stateMutability") == "payable":
@@ -144,36 +144,36 @@ def stand_in(abi: Sequence[AbiPart], harness: str) -> str:
 
 
 def _member(one: AbiPart, types: _Types) -> str | None:
-    """A function or an error; None if it has a type that cannot be written down."""
+    """Write a function or an error; None if it has a type that cannot be written."""
     is_error = one["type"] == "error"
-    given = types.listed(one.get("inputs", []), "" if is_error else "calldata")
+    given = types.parameters(one.get("inputs", []), "" if is_error else "calldata")
     if is_error or given is None:
         return f"error {one['name']}({given});" if given is not None else None
-    back = types.listed(one.get("outputs", []), "memory")
+    back = types.parameters(one.get("outputs", []), "memory")
     kind = "" if one.get("stateMutability") == "nonpayable" else one.get("stateMutability", "")
     returns = f"returns ({back})" if back else ""
     return f"function {one['name']}({given}) external {kind} {returns} {{}}" if back is not None else None
 
 
 class _Types:
-    """Types of an ABI in Solidity; structs are declared inside the stand-in."""
+    """Writes types of an ABI in Solidity; structs are declared inside the stand-in."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
         self._structs: dict[str, str] = {}
 
-    def listed(self, found: Sequence[AbiPart], place: str) -> str | None:
-        """Parameters; None where one has a type that cannot be written down, for example a function."""
+    def parameters(self, found: Sequence[AbiPart], place: str) -> str | None:
+        """Write a list of parameters; None if a type cannot be written, for example a function."""
         parts: list[str] = []
         for one in found:
-            name = self._one(one)
+            name = self._type_name(one)
             if name is None:
                 return None
             is_reference = one["type"].endswith("]") or one["type"] in _DYNAMIC or one["type"] == "tuple"
             parts.append(f"{name} {place}" if is_reference and place else name)
         return ", ".join(parts)
 
-    def _one(self, one: AbiPart) -> str | None:
+    def _type_name(self, one: AbiPart) -> str | None:
         kind: str = one["type"]
         if kind.startswith("tuple"):
             struct = self._struct(one)
@@ -183,7 +183,7 @@ class _Types:
         return kind if _PLAIN.fullmatch(kind) else None
 
     def _struct(self, one: AbiPart) -> str | None:
-        fields = [(self._one(field), field["name"]) for field in one.get("components", [])]
+        fields = [(self._type_name(field), field["name"]) for field in one.get("components", [])]
         if any(kind is None for kind, _ in fields):
             return None
         body = " ".join(f"{kind} {name};" for kind, name in fields)
@@ -195,8 +195,8 @@ class _Types:
         return self._structs[key]
 
 
-def linked(assembly: Mapping[str, object], code: str) -> dict[str, object]:
-    """The harness's assembly with this creation code wherever that of the stand-in was."""
+def link(assembly: Mapping[str, object], code: str) -> dict[str, object]:
+    """Replace the stand-in's code in the harness's assembly with this creation code."""
     items, data = assembly.get(".code"), assembly.get(".data")
     if isinstance(items, list) and any(
         item.get("name") == "PUSH" and str(item.get("value")).lower() == MARK for item in items
@@ -204,5 +204,5 @@ def linked(assembly: Mapping[str, object], code: str) -> dict[str, object]:
         return {".code": [{"begin": -1, "end": -1, "name": "VERBATIM", "source": -1, "value": code}]}
     if not isinstance(data, Mapping):
         return dict(assembly)
-    parts = {key: linked(one, code) if isinstance(one, Mapping) else one for key, one in data.items()}
+    parts = {key: link(one, code) if isinstance(one, Mapping) else one for key, one in data.items()}
     return {**assembly, ".data": parts}

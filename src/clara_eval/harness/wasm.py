@@ -19,17 +19,17 @@ from clara_eval.harness.model import RunLimits, RunOutcome
 if TYPE_CHECKING:
     from wasmtime import Caller, Engine, FuncType, Memory, Module, Store, TrapCode
 
-CLOCK_SECONDS = 1_767_225_600  # what every clock says, always
+CLOCK_SECONDS = 1_767_225_600  # the constant time of every clock
 SEED = "clara-eval"
 UNMETERED = 2**62
 STACK_BYTES = 1024 * 1024
-HOST_CALL_FUEL = 40_000  # for a call to the world outside: it takes time that the guest's own fuel does not count
+HOST_CALL_FUEL = 40_000  # per call of the host, whose time the guest's own fuel does not count
 HOST_BYTE_FUEL = 20
 MAX_MESSAGE_BYTES = 1_048_576
-LEAST_WRITE_BYTES = 16  # what a write counts as at least: a flood of empty lines takes time too
-BADF, NOSYS = 8, 52  # what WASI answers: no such descriptor, and: that is not there
+LEAST_WRITE_BYTES = 16  # minimum length that a write counts as, because empty lines take time too
+BADF, NOSYS = 8, 52  # WASI errors: no such descriptor, not implemented
 Ask = Callable[[str], str]
-HostFunction = Callable[..., int | None]  # an import of a guest: it gets whoever calls, and numbers
+HostFunction = Callable[..., int | None]  # an import of a guest, called with the instance and numbers
 T = TypeVar("T")
 
 
@@ -42,7 +42,7 @@ class Stopped(Exception):
 
 
 class LoadFailed(Exception):
-    """The source is no module that can be loaded; the text says why."""
+    """The source cannot be loaded; the text says why."""
 
 
 class Loaded(NamedTuple):
@@ -53,13 +53,13 @@ class Loaded(NamedTuple):
 
 
 class Guest(ABC):
-    """An instance with a source loaded: a store with limits and fuel, what it printed, and its own chance."""
+    """An instance with a source loaded, its limits, fuel, output and random numbers."""
 
     def __init__(self, loaded: Loaded, limits: RunLimits, ask: Ask | None) -> None:
         import wasmtime
 
         self._printed, self._output_left = bytearray(), limits.output_bytes
-        self._ask, self._drawn = ask, 0
+        self._ask, self._random_blocks = ask, 0
         self._store = wasmtime.Store(loaded.engine)
         self._store.set_limits(memory_size=limits.memory_bytes)
         self._store.set_fuel(UNMETERED)
@@ -70,11 +70,11 @@ class Guest(ABC):
         return found
 
     def refuel(self, fuel: int) -> None:
-        """Only while the guest waits: it reads its fuel anew when it goes on."""
+        """Set the fuel, only while the guest waits: it reads its fuel when it continues."""
         self._store.set_fuel(fuel)
 
-    def pay(self, length: int = 0) -> None:
-        """Fuel for one call of the host that moves this many bytes."""
+    def charge(self, length: int = 0) -> None:
+        """Charge fuel for one call of the host that moves this many bytes."""
         left = self.fuel_left - HOST_CALL_FUEL - HOST_BYTE_FUEL * length
         self._store.set_fuel(max(0, left))
         if left < 0:
@@ -91,26 +91,26 @@ class Guest(ABC):
         return self._printed.decode("utf-8", "replace").splitlines()
 
     def random(self, length: int) -> bytes:
-        """Bytes that are the same in every run."""
-        self.pay(length)
+        """Return pseudo-random bytes, in a sequence that every run repeats."""
+        self.charge(length)
         found = bytearray()
         while len(found) < length:
-            found += hashlib.sha256(f"{SEED}:{self._drawn}".encode()).digest()
-            self._drawn += 1
+            found += hashlib.sha256(f"{SEED}:{self._random_blocks}".encode()).digest()
+            self._random_blocks += 1
         return bytes(found[:length])
 
-    def asked(self, message: str) -> str:
-        """What the other instance answers; only a harness has one to ask."""
+    def ask(self, message: str) -> str:
+        """Return the answer of the other instance; only a harness has one."""
         if self._ask is None:
             raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         return self._ask(message)
 
     @abstractmethod
     def exchange(self, message: str) -> str:
-        """One message in, its answer out."""
+        """Send a message and return the answer."""
 
     def close(self) -> None:
-        """End the instance and free its memory, which its own imports would hold for ever."""
+        """End the instance and free its memory, which its own imports would keep alive."""
         self._store.close()
 
 
@@ -120,7 +120,7 @@ def npm_files(path: str) -> Iterator[Path]:
 
 
 def find_npm_file(path: str, sha256: str) -> Path | None:
-    """A file of an npm package; one with other bytes is not it."""
+    """Find the file of an npm package that has this hash."""
     return next((file for file in npm_files(path) if _sha256(file, file.stat().st_mtime_ns) == sha256), None)
 
 
@@ -131,34 +131,34 @@ def _sha256(file: Path, _changed: int) -> str:
 
 
 def memory_of(caller: Caller) -> Memory:
-    """The guest's own memory, to which every guest of ours gives this name."""
+    """Return the guest's memory, which every engine exports under this name."""
     return cast("Memory", caller["memory"])
 
 
-def put(caller: Caller, at: int, raw: bytes) -> int:
-    """Write to the guest's memory; 0, which is WASI's word for success."""
+def write_memory(caller: Caller, at: int, raw: bytes) -> int:
+    """Write to the guest's memory; return 0, WASI's code for success."""
     memory_of(caller).write(caller, raw, at)
     return 0
 
 
-def vectors_at(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
-    """Places and lengths, as WASI lists them for reading and writing."""
+def read_vectors(caller: Caller, at: int, count: int) -> list[tuple[int, int]]:
+    """Read a list of WASI vectors: addresses and lengths."""
     raw = bytes(memory_of(caller).read(caller, at, at + 8 * count))
     return [struct.unpack_from("<2I", raw, 8 * number) for number in range(count)]
 
 
-def written(caller: Caller, vectors: int, count: int, at: int, take: Callable[[bytes], None]) -> int:
-    """Hand over what the guest writes, part by part, and tell it how much that was."""
-    parts = vectors_at(caller, vectors, count)
+def forward_write(caller: Caller, vectors: int, count: int, at: int, receive: Callable[[bytes], None]) -> int:
+    """Pass on what the guest writes, part by part, and report the length to the guest."""
+    parts = read_vectors(caller, vectors, count)
     for start, length in parts:
-        take(bytes(memory_of(caller).read(caller, start, start + length)))
-    return put(caller, at, struct.pack("<I", sum(length for _, length in parts)))
+        receive(bytes(memory_of(caller).read(caller, start, start + length)))
+    return write_memory(caller, at, struct.pack("<I", sum(length for _, length in parts)))
 
 
 def instantiate(
     loaded: Loaded, store: Store, given: Mapping[str, HostFunction], before: Callable[[], None] = lambda: None
 ) -> Mapping[str, object]:
-    """An instance; every import is defined: what is given, and for all others the answer that it is not there."""
+    """Create an instance with the given imports; all others answer NOSYS."""
     import wasmtime
 
     def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
@@ -173,51 +173,51 @@ def instantiate(
     return linker.instantiate(store, loaded.module).exports(store)
 
 
-def compiled_file(cache: Path, name: str, sha256: str, stack_bytes: int = STACK_BYTES) -> Path:
-    """Where a compiled module is kept: by its hash, the version of the compiler and the settings."""
+def compiled_path(cache: Path, name: str, sha256: str, stack_bytes: int = STACK_BYTES) -> Path:
+    """Return where a compiled module is cached: by its hash, the compiler version and the settings."""
     return cache / f"{name}-{sha256[:32]}-{version('wasmtime')}-{stack_bytes}.cwasm"
 
 
-def is_own(file: Path) -> bool:
-    """Compiled code is run as it is found: only a file that nobody else could have written is taken."""
+def is_private_file(file: Path) -> bool:
+    """Return whether only this user can have written a file; cached code is run unchecked."""
     try:
-        places = [file.lstat(), file.parent.lstat()]
+        stats = [file.lstat(), file.parent.lstat()]
     except OSError:
         return False
-    return all(place.st_uid == os.getuid() and not place.st_mode & 0o022 for place in places)
+    return all(stat.st_uid == os.getuid() and not stat.st_mode & 0o022 for stat in stats)
 
 
-def load(source: Path, kept: Path, stack_bytes: int = STACK_BYTES) -> Loaded:
-    """Compile a module once for this machine; a folder that cannot be written only costs time."""
+def load(source: Path, cached: Path, stack_bytes: int = STACK_BYTES) -> Loaded:
+    """Load a module, compiled once for this machine; a cache that cannot be written only costs time."""
     import wasmtime
     from wasmtime import _ffi
 
     config = wasmtime.Config()
     config.consume_fuel = True
     config.max_wasm_stack = stack_bytes
-    # One form of NaN on every processor; the binding has no word for it.
+    # One form of NaN on every processor; the binding has no setter for it.
     _ffi.wasmtime_config_cranelift_nan_canonicalization_set(config.ptr(), True)
     config.wasm_threads = False
     config.wasm_relaxed_simd = False
     engine = wasmtime.Engine(config)
-    if is_own(kept):
-        return Loaded(engine, wasmtime.Module.deserialize_file(engine, str(kept)))
+    if is_private_file(cached):
+        return Loaded(engine, wasmtime.Module.deserialize_file(engine, str(cached)))
     module = wasmtime.Module(engine, source.read_bytes())
     with suppress(OSError):
-        keep_file(kept, bytes(module.serialize()))
+        write_private_file(cached, bytes(module.serialize()))
     return Loaded(engine, module)
 
 
-def keep_file(file: Path, content: bytes) -> None:
-    """Write a file that only this user can write, whole or not at all."""
+def write_private_file(file: Path, content: bytes) -> None:
+    """Write a file that only this user can write, atomically."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
         part.write(content)
     Path(part.name).replace(file)
 
 
-def guarded(call: Callable[[], T]) -> T:
-    """Run guest code; a trap becomes `Stopped` with the name of its limit."""
+def catch_traps(call: Callable[[], T]) -> T:
+    """Run guest code; a trap becomes `Stopped` with its outcome."""
     import wasmtime
 
     try:
@@ -229,7 +229,7 @@ def guarded(call: Callable[[], T]) -> T:
         }
         raise Stopped(codes.get(trap.trap_code, RunOutcome.ILLEGAL_INSTRUCTION)) from None
     except wasmtime.WasmtimeError as bad:
-        # An exception of a host function arrives as itself; what remains are errors of the guest.
+        # Exceptions of host functions are raised unchanged; these are errors of the guest.
         if "fuel" in str(bad):
             raise Stopped(RunOutcome.OUT_OF_FUEL) from None
         raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION) from None

@@ -1,4 +1,4 @@
-"""The process that does all hostile work: one JSON job a line in, one JSON answer a line out, no environment."""
+"""The worker process for untrusted code: JSON jobs on standard input, JSON results on output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_FILE_BYTES = 512 * 1024 * 1024  # a compiled module of CPython is the larges
 
 
 def main() -> None:
-    """Answer every job by the function that it names: of ours, because only our own process writes jobs."""
+    """Run the function that each line names; this is safe because only our own process writes jobs."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     for line in sys.stdin.buffer:
         module, function, job = json.loads(line)
         answer = getattr(import_module(module), function)(**job)
-        sys.stdout.write(json.dumps(answer, allow_nan=False, default=Executed.sent) + "\n")
+        sys.stdout.write(json.dumps(answer, allow_nan=False, default=Executed.to_worker_json) + "\n")
         sys.stdout.flush()
 
 

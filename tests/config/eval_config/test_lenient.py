@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clara_eval.config.eval_config import BadEvalConfig, EvalConfig, compile_schema, parse_eval_config
-from clara_eval.config.eval_config.metadata import normal_name, take_eval_config
+from clara_eval.config.eval_config.metadata import adapt_eval_config, normal_name
 from clara_eval.config.eval_config.reading import MOST_CRITERIA, MOST_FEATURES
 from clara_eval.config.eval_config.shape import NAME, RESERVED
 
@@ -51,7 +51,7 @@ def test_what_the_specification_allows_is_evaluated(change: dict[str, Any]) -> N
     text = json.dumps(GOOD | change)
     with pytest.raises(BadEvalConfig):
         parse_eval_config(text)
-    config, told = take_eval_config(text)
+    config, told = adapt_eval_config(text)
     schema, _ = compile_schema(config)
     assert schema.judged
     assert told
@@ -62,12 +62,12 @@ def test_what_the_specification_allows_is_evaluated(change: dict[str, Any]) -> N
 def test_a_good_config_is_taken_as_it_is() -> None:
     """Where posting has nothing to complain about, evaluating reads the same and tells nothing."""
     text = json.dumps(GOOD)
-    assert take_eval_config(text) == (parse_eval_config(text), ())
+    assert adapt_eval_config(text) == (parse_eval_config(text), ())
 
 
 def test_both_forms_of_a_name_are_told() -> None:
     """Names become ours, no two alike; what has no Latin letters keeps the poster's words as its description."""
-    config, told = take_eval_config(json.dumps(GOOD | {"features": ["gasUsage", "Gas usage", "可读性", "rank"]}))
+    config, told = adapt_eval_config(json.dumps(GOOD | {"features": ["gasUsage", "Gas usage", "可读性", "rank"]}))
     assert names_of(config) == ("gas_usage", "gas_usage_2", "feature_3", "feature_rank")
     assert [(one.written, one.taken) for one in told] == [
         ("gasUsage", "gas_usage"),
@@ -94,7 +94,7 @@ def test_both_forms_of_a_name_are_told() -> None:
 def test_what_is_not_there_or_beyond_all_limits_is_refused(change: dict[str, Any]) -> None:
     """Nothing to compare, another version and sizes beyond the hard limits stay refused, with path and remedy."""
     with pytest.raises(BadEvalConfig) as caught:
-        take_eval_config(json.dumps(GOOD | change))
+        adapt_eval_config(json.dumps(GOOD | change))
     assert caught.value.path
 
 
@@ -106,7 +106,7 @@ def test_any_list_of_names_has_usable_ones(names: list[str]) -> None:
         assert re.fullmatch(NAME, normal)
         assert normal not in RESERVED
     try:
-        config, _ = take_eval_config(json.dumps(GOOD | {"features": names}))
+        config, _ = adapt_eval_config(json.dumps(GOOD | {"features": names}))
     except BadEvalConfig:
         assert not any(name.strip() for name in names)
     else:
@@ -116,5 +116,5 @@ def test_any_list_of_names_has_usable_ones(names: list[str]) -> None:
 def test_rules_are_kept_where_the_harness_gives_the_directions() -> None:
     """What only a harness measures counts as directed, so a poster's wish for rules is not turned into a jury."""
     config = json.loads((Path(__file__).parents[3] / "examples/gas-golf/eval-config.json").read_text(encoding="utf-8"))
-    taken, adapted = take_eval_config(json.dumps(config))
+    taken, adapted = adapt_eval_config(json.dumps(config))
     assert (taken.judge, adapted) == ("rules", ())

@@ -35,7 +35,7 @@ from clara_eval.config.eval_config import (
     compile_schema,
     level_feature,
 )
-from clara_eval.config.eval_config.metadata import take_eval_config
+from clara_eval.config.eval_config.metadata import adapt_eval_config
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, sha256_hex
 from clara_eval.core.model import Submission
@@ -223,7 +223,7 @@ NAMES = (
 def test_the_posters_names_cannot_hide_collide_or_stand_for_ours(names: list[str]) -> None:
     """Every name in a prompt is plain and its own; the decoy and the fields of evidence are nobody's feature."""
     document = {"version": 1, "criteria": "The best one wins in every way that matters.", "features": names}
-    config, _ = take_eval_config(json.dumps(document).encode())
+    config, _ = adapt_eval_config(json.dumps(document).encode())
     schema, _ = compile_schema(config)
     found = [feature.name for feature in schema.features]
     assert len(set(found)) == len(found) == len(names)
@@ -247,8 +247,8 @@ def schema_source(schema: FeatureSchema, name: str) -> str:
 def test_a_key_that_only_looks_like_ours_does_nothing(key: str) -> None:
     """Hidden characters in a key make another key: it is ignored and told, the real one counts."""
     document = {"version": 1, "criteria": "The best one wins in every way that matters.", "features": ["novelty"]}
-    plain, _ = take_eval_config(json.dumps(document).encode())
-    config, adapted = take_eval_config(json.dumps({**document, key: "rules"}).encode())
+    plain, _ = adapt_eval_config(json.dumps(document).encode())
+    config, adapted = adapt_eval_config(json.dumps({**document, key: "rules"}).encode())
     assert (config.criteria, config.judge, config.language, config.features) == (
         plain.criteria, None, None, plain.features,
     )  # fmt: skip
@@ -259,7 +259,7 @@ def test_a_key_that_only_looks_like_ours_does_nothing(key: str) -> None:
 def test_a_language_that_is_none_is_not_told_to_the_reader(language: str) -> None:
     """The hint is a name or nothing."""
     document = {"version": 1, "criteria": "The best one wins in every way.", "features": ["novelty"]}
-    config, _ = take_eval_config(json.dumps({**document, "language": language}).encode())
+    config, _ = adapt_eval_config(json.dumps({**document, "language": language}).encode())
     assert config.language is None
 
 

@@ -1,4 +1,4 @@
-"""The built-in types of common feature names, from `catalogue.json`: measured, executed, or read by a model."""
+"""The built-in types of common feature names, from `catalogue.json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVEL_ANCHORS: tuple[str, ...] = tuple(_DATA["anchors"]["general"])
 
 
 def level_feature(name: str, description: str = "", anchors: tuple[str, ...] = LEVEL_ANCHORS) -> Feature:
-    """Return an integer level 0–4 with written anchors: the type of a name that nothing else types."""
+    """Return a level from 0 to 4 with written anchors, the type of a name that has no other type."""
     return Feature(
         name=name,
         type="integer",
@@ -41,12 +41,12 @@ EXECUTED = {row["name"]: _feature(row, source="measured") for row in _DATA["exec
 COMMON = {row["name"]: _feature(row) for row in _DATA["common"]}
 
 
-def typed(name: str) -> Feature | None:
+def known_feature(name: str) -> Feature | None:
     return MEASURED.get(name) or EXECUTED.get(name) or COMMON.get(name)
 
 
 def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
-    """The type of a feature that a harness in this language gives, or None."""
+    """Return the type of a feature that a harness in this language measures, or None."""
     if name == "tests_passed":
         return Feature(name, "number", 0, 1, better="higher", source="measured", description="Share of tests passed.")
     if name == "runs":
@@ -64,11 +64,11 @@ def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
 
 
 def compile_schema(config: EvalConfig) -> tuple[FeatureSchema, tuple[str, ...]]:
-    """Return the schema in the poster's order, and the names in it that only have the fallback type."""
+    """Return the schema in the poster's order, and the names that only have the fallback type."""
     features: list[Feature] = []
     untyped: list[str] = []
     for item in config.features:
-        known = item if isinstance(item, Feature) else typed(item.name)
+        known = item if isinstance(item, Feature) else known_feature(item.name)
         if known is None:
             untyped.append(item.name)
         features.append(known or level_feature(item.name))
@@ -88,7 +88,7 @@ KINDS = {
     "text": "Writing: relevance, evidence and clarity, read by a model.",
     "amm": "An AMM's fee curve in Solidity: mathematics, gas and novelty, read by a model.",
 }
-"""The kinds of challenges with a starter config, and a sentence to choose by."""
+"""The kinds of challenges that have a starter config, each with a sentence to choose by."""
 
 
 def template_text(name: str) -> str:

@@ -1,6 +1,6 @@
-"""The metadata behind `challengeURI`; a config whose hash is not the committed one is refused.
+"""Read and write the metadata behind `challengeURI`; a config without the committed hash is refused.
 
-A config that is escrowed already is taken as far as the specification's schema allows, and what was adapted is told.
+The config of a posted challenge is adapted as far as the specification's schema allows, and every change is reported.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read_metadata(metadata_json: bytes, eval_config_hash: str) -> Metadata:
             value=computed,
             remedy="It is not evaluated: the poster has to serve the config that was committed.",
         )
-    config, adapted = take_eval_config(config_bytes)
+    config, adapted = adapt_eval_config(config_bytes)
     skills = document.get("skills")
     return Metadata(
         title=text if isinstance(text := document.get("title"), str) else "",
@@ -83,7 +83,7 @@ def build_metadata(
     posted_by: str = "",
     timestamp: int = 0,
 ) -> str:
-    """Write the `data:` URI to post; refuses a bad config. None: the poster scores alone."""
+    """Write the `data:` URI to post; refuses a bad config. Without a config the poster scores alone."""
     if config_text is not None:
         parse_eval_config(config_text)
     document = {
@@ -103,69 +103,69 @@ def build_metadata(
     return "data:application/json;base64," + base64.b64encode(encoded).decode()
 
 
-def take_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
-    """The config of a challenge that is posted already, as far as the specification's schema allows it."""
-    report, told = ProblemReport(is_lenient=True), list[Adaptation]()
+def adapt_eval_config(text: str | bytes) -> tuple[EvalConfig, tuple[Adaptation, ...]]:
+    """Return the config of a challenge that is already posted, and what was adapted to read it."""
+    report, log = ProblemReport(is_lenient=True), list[Adaptation]()
     document = read_object(text, report)
-    taken: dict[str, Any] = _known_keys(told, "$", document, shape.CONFIG_KEYS)
-    wrong = shape.faults(taken, "$")
+    taken: dict[str, Any] = _drop_unknown_keys(log, "$", document, shape.CONFIG_KEYS)
+    wrong = shape.find_faults(taken, "$")
     for key, reason in _HINTS.items():
         if at("$", key) in wrong:
-            told.append(_adapted(at("$", key), taken.pop(key), reason))
+            log.append(_adaptation(at("$", key), taken.pop(key), reason))
     written = taken.get("harness")
     language = written.get("language") if isinstance(written, dict) else None
     harness: HarnessLanguage | None = language if language in get_args(HarnessLanguage) else None
     if isinstance(taken.get("features"), list):
-        taken["features"] = _adapt_features(told, taken["features"], harness)
+        taken["features"] = _adapt_features(log, taken["features"], harness)
     judge = taken.pop("judge", None)
     config = read_document(taken, report)
     if config is None:
         raise BadEvalConfig(report.problems)
     schema, untyped = compile_schema(config)
     if judge and (untyped or any(feature.better is None for feature in schema.judged)):
-        told.append(_adapted("$.judge", judge, "Not every feature has a direction, so the jury compares."))
+        log.append(_adaptation("$.judge", judge, "Not every feature has a direction, so the jury compares."))
         judge = None
     waived = (Adaptation(p.path, str(p.value), str(p.value), p.reason) for p in report.waived)
-    return replace(config, judge=judge, canonical=canonical_json(document)), (*told, *waived)
+    return replace(config, judge=judge, canonical=canonical_json(document)), (*log, *waived)
 
 
-def _adapted(path: str, written: object, reason: str, taken: str = "") -> Adaptation:
-    return Adaptation(path, str(shape.shown(written)), taken, reason)
+def _adaptation(path: str, written: object, reason: str, taken: str = "") -> Adaptation:
+    return Adaptation(path, str(shape.shorten(written)), taken, reason)
 
 
-def _known_keys(
-    told: list[Adaptation], path: str, document: Mapping[str, object], known: Sequence[str]
+def _drop_unknown_keys(
+    log: list[Adaptation], path: str, document: Mapping[str, object], known: Sequence[str]
 ) -> dict[str, object]:
-    told += [
-        _adapted(at(path, key), value, f"The key {key[:60]!r} is unknown, so it is ignored.")
+    log += [
+        _adaptation(at(path, key), value, f"The key {key[:60]!r} is unknown, so it is ignored.")
         for key, value in document.items()
         if key not in known
     ]
     return {key: value for key, value in document.items() if key in known}
 
 
-def _adapt_features(told: list[Adaptation], items: list[object], harness: HarnessLanguage | None) -> list[object]:
+def _adapt_features(log: list[Adaptation], items: list[object], harness: HarnessLanguage | None) -> list[object]:
     adapted: list[object] = []
     names: dict[str, str] = {}
     for number, item in enumerate(items):
         path = at("$.features", number)
         written = item.get("name") if isinstance(item, dict) else item
         if not isinstance(written, str) or not written.strip():
-            told.append(_adapted(path, item, "It has no name, so it is ignored."))
+            log.append(_adaptation(path, item, "It has no name, so it is ignored."))
         elif written in names:
-            told.append(_adapted(path, written, "It appears twice, so it counts once."))
+            log.append(_adaptation(path, written, "It appears twice, so it counts once."))
         else:
             name = normal_name(written, number + 1)
             numbered = (f"{name[:36]}_{more}" for more in itertools.count(2))
             names[written] = next(free for free in itertools.chain([name], numbered) if free not in names.values())
             if names[written] != written:
-                told.append(_adapted(path, written, "The name is taken in our spelling.", names[written]))
-            adapted.append(_adapt_item(told, path, item, names[written], harness))
+                log.append(_adaptation(path, written, "The name is taken in our spelling.", names[written]))
+            adapted.append(_adapt_item(log, path, item, names[written], harness))
     return adapted
 
 
 def normal_name(written: str, number: int) -> str:
-    """A name of ours for a poster's: `gasUsage` and `Gas usage` are `gas_usage`, what has no Latin letters a number."""
+    """Return a valid name for a feature: `gas_usage` for `gasUsage`, `feature_1` without Latin letters."""
     if re.fullmatch(shape.NAME, written) and written not in shape.RESERVED:
         return written
     letters = unicodedata.normalize("NFKD", written).encode("ascii", "ignore").decode()
@@ -178,25 +178,25 @@ def normal_name(written: str, number: int) -> str:
     return words[:40].rstrip("_")
 
 
-def _adapt_item(told: list[Adaptation], path: str, item: object, name: str, harness: HarnessLanguage | None) -> object:
-    """The item under its name, with as much of its type as can be used."""
+def _adapt_item(log: list[Adaptation], path: str, item: object, name: str, harness: HarnessLanguage | None) -> object:
+    """Return the item under its new name, with as much of its type as can be used."""
     if isinstance(item, str):
         if not name.startswith("feature_") or item.startswith("feature_"):
             return name
-        # Our spelling lost the poster's words: a level keeps them as its description.
+        # The new name lost the poster's words: keep them as the description of a level.
         level = level_feature(name, item.strip()[: shape.MAX_DESCRIPTION]).to_json()
         return {**{key: value for key, value in level.items() if value}, "min": 0}
     assert isinstance(item, Mapping), "only what has a name comes here"
-    taken = {**_known_keys(told, path, item, shape.FEATURE_KEYS), "name": name}
+    taken = {**_drop_unknown_keys(log, path, item, shape.FEATURE_KEYS), "name": name}
     if _is_usable(path, taken, harness):
         return taken
     for key in [key for key in shape.FEATURE_KEYS[1:] if key in taken]:
         if key == "type" or _is_usable(path, {"name": name, "type": taken.get("type"), key: taken[key]}, harness):
             continue
-        told.append(_adapted(at(path, key), taken.pop(key), "It cannot be used, so it is ignored."))
+        log.append(_adaptation(at(path, key), taken.pop(key), "It cannot be used, so it is ignored."))
     if _is_usable(path, taken, harness):
         return taken
-    told.append(_adapted(path, item, "Its type cannot be used, so only its name counts.", name))
+    log.append(_adaptation(path, item, "Its type cannot be used, so only its name counts.", name))
     return name
 
 

@@ -63,7 +63,7 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class BareName:
-    """A feature of which the poster gave only the name: its type is settled before any submission is read."""
+    """A feature with only a name; its type is chosen before any submission is read."""
 
     name: str
 
@@ -74,7 +74,7 @@ class FeatureSchema:
 
     @cached_property
     def judged(self) -> tuple[Feature, ...]:
-        """The features that may reach the judge: never `text`."""
+        """Return the features that may reach the judge, never `text`."""
         return tuple(feature for feature in self.features if feature.type != "text")
 
     @property
@@ -97,14 +97,14 @@ class FeatureSchema:
 
 @dataclass(frozen=True, slots=True)
 class HarnessSpec:
-    """The poster's program that runs every submission: public, or behind `privateSetHash` until it is revealed."""
+    """The poster's program that runs every submission: public, or hidden until it is revealed."""
 
     language: HarnessLanguage
-    source: str | None = None  # the public harness; beside a hidden one it is what counts where nothing is revealed
+    source: str | None = None  # the public harness; with a hidden one, what counts if that is not revealed
     hidden: bool = False
     if_not_revealed: IfNotRevealed = "public"
     reference: str | None = None
-    """A solution that passes, if the poster gives one: the harness is checked with it before it is posted."""
+    """A solution that passes, if there is one, to check the harness with before posting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +121,17 @@ class EvalConfig:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """One thing in a config that counts in another form than it was written, or not at all."""
+    """A part of a config that counts in another form than it was written, or not at all."""
 
     path: str
-    written: str  # as the poster wrote it, cut where it is long
-    taken: str  # as it counts; empty where it was left out
+    written: str  # as the poster wrote it, shortened
+    taken: str  # as it counts; empty if it is ignored
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What `challengeURI` holds, with the config that the chain committed to."""
+    """The content of `challengeURI`, with the config that the chain committed to."""
 
     title: str
     problem_statement: str
@@ -139,4 +139,4 @@ class Metadata:
     config_bytes: bytes  # the exact bytes whose keccak is `evalConfigHash`
     config: EvalConfig
     hash_kind: Literal["string", "canonical"]
-    adapted: tuple[Adaptation, ...] = ()  # what of the config counts in another form than it was written
+    adapted: tuple[Adaptation, ...] = ()  # parts of the config that count in another form

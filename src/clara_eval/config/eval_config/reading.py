@@ -1,6 +1,6 @@
-"""Read an `EvalConfig` from a poster's text, and collect every problem in one pass; an unknown key is an error.
+"""Read an `EvalConfig` from a poster's text, and report every problem in one pass.
 
-A poster's sentences are checked for what must not steer an evaluation: addresses, links, signals, commands.
+Texts are checked for what must not steer an evaluation: addresses, links, signals, commands.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from clara_eval.config.eval_config import shape
-from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED, executed_feature, typed
+from clara_eval.config.eval_config.catalogue import COMMON, EXECUTED, MEASURED, executed_feature, known_feature
 from clara_eval.config.eval_config.model import BareName, EvalConfig, Feature, FeatureType, HarnessSpec
 from clara_eval.config.eval_config.shape import BadEvalConfig, ConfigProblem, ProblemReport, at, suggestion
 from clara_eval.core.errors import BadInput
@@ -20,14 +20,14 @@ from clara_eval.core.hashing import canonical_json
 from clara_eval.core.model import HarnessLanguage
 from clara_eval.core.strict_json import read_strict_json
 
-MOST_FEATURES, MOST_CRITERIA = 100, 32_000  # what is evaluated at all, however it was posted
-_MOST = {
+MOST_FEATURES, MOST_CRITERIA = 100, 32_000  # hard limits, even for a challenge that is posted
+_HARD_LIMITS = {
     ("$.features", "maxItems"): (MOST_FEATURES, "There are {} features."),
     ("$.criteria", "maxLength"): (MOST_CRITERIA, "The criteria have {:,} characters."),
     ("$.criteria", "pattern"): (MOST_CRITERIA, ""),
 }
 SHORT_CRITERIA = 40
-HARD_TO_READ = frozenset({"number"})  # types of which a real reader had most values wrong: docs/quality.md
+HARD_TO_READ = frozenset({"number"})  # types that models mostly read wrongly: docs/quality.md
 _FORBIDDEN = (
     (r"https?://|\bwww\.|\bipfs://|\bdata:[a-z]+/", "a URL", "The judge opens no links: say what is wanted in words."),
     (r"\b0x[0-9a-fA-F]{64}\b|\b[0-9a-fA-F]{64}\b", "a hash", "Describe the property that makes a solution good."),
@@ -52,7 +52,7 @@ _LESS_IS_BETTER = re.compile(
 
 
 def parse_eval_config(text: str | bytes) -> EvalConfig:
-    """The config in `text`; raises BadEvalConfig with all problems if there is an error among them."""
+    """Return the config in `text`; raises BadEvalConfig with all problems if one is an error."""
     report = ProblemReport()
     config = read_document(read_object(text, report), report)
     if config is None:
@@ -61,14 +61,14 @@ def parse_eval_config(text: str | bytes) -> EvalConfig:
 
 
 def collect_problems(text: str | bytes) -> list[ConfigProblem]:
-    """All problems, errors first; an empty list means there is nothing to mend."""
+    """Return all problems of a config, errors first."""
     report = ProblemReport()
     read_document(read_object(text, report), report)
     return sorted(report.problems, key=lambda problem: problem.severity)
 
 
 def read_object(text: str | bytes, report: ProblemReport) -> dict[str, object]:
-    """The object in the text; an empty one with an error in the report where there is none."""
+    """Return the object in the text; if there is none, an empty one with an error in the report."""
     try:
         document = read_strict_json(text, what="The eval config")
     except BadInput as bad:
@@ -76,12 +76,12 @@ def read_object(text: str | bytes, report: ProblemReport) -> dict[str, object]:
         return {}
     if isinstance(document, dict):
         return document
-    report.problems += [problem for _, problem in shape.faults(document, "$").values()]
+    report.problems += [problem for _, problem in shape.find_faults(document, "$").values()]
     return {}
 
 
 def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalConfig | None:
-    """The config; None if the report has an error, from before or of this document."""
+    """Return the config, or None if the report has an error, from before or from this document."""
     if report.failed:
         return None
     wrong = _check_shape(document, report)
@@ -111,24 +111,24 @@ def read_document(document: Mapping[str, Any], report: ProblemReport) -> EvalCon
 def _check_shape(document: Mapping[str, Any], report: ProblemReport) -> set[str]:
     """Report what is wrong with the keys of the document, and return the paths that cannot be read."""
     wrong: set[str] = set()
-    for path, (keyword, problem) in shape.faults(document, "$").items():
+    for path, (keyword, problem) in shape.find_faults(document, "$").items():
         if path == "$.harness":
             continue
-        if (path, keyword) not in _MOST:
+        if (path, keyword) not in _HARD_LIMITS:
             report.problems.append(problem)
             wrong.add(path)
             continue
-        most, told = _MOST[path, keyword]
+        most, reason = _HARD_LIMITS[path, keyword]
         size = len(document[path.removeprefix("$.")])
-        judge = report.forbid if size <= most else report.error
-        judge(path, size if told else problem.value, told.format(size) or problem.reason, problem.remedy)
+        add = report.forbid if size <= most else report.error
+        add(path, size if reason else problem.value, reason.format(size) or problem.reason, problem.remedy)
     return wrong
 
 
 def _read_features(
     items: list[object], report: ProblemReport, harness: HarnessLanguage | None
 ) -> dict[str, Feature | BareName]:
-    """The features that can be read, by their paths."""
+    """Return the features that can be read, by path."""
     found: dict[str, Feature | BareName] = {}
     for number, item in enumerate(items):
         path = at("$.features", number)
@@ -154,8 +154,8 @@ def _read_features(
 def read_feature(
     report: ProblemReport, path: str, item: object, harness: HarnessLanguage | None = None
 ) -> Feature | BareName | None:
-    """Return the feature, or None with an error in the report; a harness measures names like `tests_passed`."""
-    wrong = shape.faults(item, path, shape.FeatureName if isinstance(item, str) else shape.FeatureShape)
+    """Return the feature, or None with an error in the report; `harness` types names like `runs`."""
+    wrong = shape.find_faults(item, path, shape.FeatureName if isinstance(item, str) else shape.FeatureShape)
     before = len(report.problems)
     report.problems += [problem for _, problem in wrong.values()]
     if isinstance(item, str):
@@ -174,40 +174,40 @@ def _read_typed(
 ) -> Feature | None:
     name = item["name"]
     ran = executed_feature(name, harness) if harness else None
-    usual = ran or typed(name)
+    usual = ran or known_feature(name)
     kind = item.get("type", usual.type if usual else None)
     if kind is None and (executed_feature(name, "python") or executed_feature(name, "solidity")):
-        told = f"{name} needs a harness; this config has none."
-        report.error(path, name, told, 'Add "harness", or leave the feature out.')
+        reason = f"{name} needs a harness; this config has none."
+        report.error(path, name, reason, 'Add "harness", or leave the feature out.')
         return None
     if kind is None:
         report.error(at(path, "type"), kind, "The feature has no type.", f"One of: {', '.join(get_args(FeatureType))}.")
         return None
     start = usual if usual is not None and usual.type == kind else Feature(name=name, type=kind)
     _check_meaning(report, path, item, kind)
-    given = {key: _plain(key, value) for key, value in item.items() if key not in bad}
+    given = {key: _normalise(key, value) for key, value in item.items() if key not in bad}
     for key in ("values", "anchors"):
         _check_list(report, at(path, key), given.get(key, ()))
     for key in ("min", "max"):
         if kind == "integer" and not isinstance(given.get(key, 0), int):
-            told = f"{key} of an integer is not whole."
-            report.error(at(path, key), given.pop(key), told, 'Round it, or use type "number".')
+            reason = f"{key} of an integer is not whole."
+            report.error(at(path, key), given.pop(key), reason, 'Round it, or use type "number".')
     if {"min", "max"} & given.keys() and "anchors" not in given and start.anchors:
         given["anchors"] = ()  # the catalogue's anchors belong to the catalogue's range
     feature = dataclasses.replace(start, **given)
     levels = feature.high - feature.low + 1
     if feature.min is not None and feature.max is not None and not feature.min < feature.max:
-        told = f"min ({feature.min}) is not below max ({feature.max})."
-        report.error(at(path, "min"), feature.min, told, "Swap them.")
+        reason = f"min ({feature.min}) is not below max ({feature.max})."
+        report.error(at(path, "min"), feature.min, reason, "Swap them.")
     elif feature.anchors and len(feature.anchors) != levels:
-        told = f"There are {len(feature.anchors)} anchors for {levels:g} levels."
+        reason = f"There are {len(feature.anchors)} anchors for {levels:g} levels."
         remedy = "Give min, max, and one anchor for each level from min to max."
-        report.error(at(path, "anchors"), len(feature.anchors), told, remedy)
+        report.error(at(path, "anchors"), len(feature.anchors), reason, remedy)
     _check_measured(report, path, feature, ran)
     return feature
 
 
-def _plain(key: str, value: Any) -> Any:
+def _normalise(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     return int(value) if key in {"min", "max"} and value == int(value) else value
@@ -226,7 +226,7 @@ def _check_meaning(report: ProblemReport, path: str, item: Mapping[str, Any], ki
         if key in item and kind not in kinds:
             remedy = f"Remove it, or use type {' or '.join(kinds)}."
             report.error(at(path, key), item[key], f'"{key}" has no meaning for type "{kind}".', remedy)
-    usual = typed(item["name"])
+    usual = known_feature(item["name"])
     if kind == "enum" and "values" not in item and not (usual and usual.type == "enum"):
         report.error(at(path, "values"), None, "An enum needs its values.", 'For example ["low", "medium", "high"].')
     if kind == "text" and "better" in item:
@@ -240,7 +240,7 @@ def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Fea
     if known is None:
         report.error(at(path, "source"), name, f"No tool measures {name!r}.", suggestion(name, MEASURED))
     elif name.startswith("metric_") and {known.type, feature.type} == {"number", "integer"}:
-        return  # a harness may count or measure: the poster knows which
+        return  # a harness may return either
     elif known.type != feature.type and (known.type, feature.type) != ("integer", "number"):
         report.error(at(path, "type"), feature.type, f"{name!r} is measured as {known.type}.", "Use that type.")
 
@@ -248,7 +248,7 @@ def _check_measured(report: ProblemReport, path: str, feature: Feature, ran: Fea
 def _check_rules(report: ProblemReport, features: Mapping[str, Feature | BareName]) -> None:
     read_by_model = []
     for path, item in features.items():
-        feature = item if isinstance(item, Feature) else typed(item.name)
+        feature = item if isinstance(item, Feature) else known_feature(item.name)
         if feature is None:
             report.error(path, item.name, 'With judge "rules" every feature needs a type.', "Write it as an object.")
         elif feature.better is None and feature.type != "text":
@@ -266,13 +266,13 @@ def _check_rules(report: ProblemReport, features: Mapping[str, Feature | BareNam
 
 def _read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
     path, before = "$.harness", len(report.problems)
-    report.problems += [problem for _, problem in shape.faults(value, path, shape.HarnessShape).values()]
+    report.problems += [problem for _, problem in shape.find_faults(value, path, shape.HarnessShape).values()]
     if not isinstance(value, dict):
         return None
     if value.get("hidden") is not True:
         if "source" not in value:
-            told = "A public harness needs its source."
-            report.error(at(path, "source"), None, told, 'Add "source", or "hidden": true.')
+            reason = "A public harness needs its source."
+            report.error(at(path, "source"), None, reason, 'Add "source", or "hidden": true.')
         if "ifNotRevealed" in value:
             report.error(at(path, "ifNotRevealed"), None, "Only a hidden harness is revealed.", "Remove it.")
     if len(report.problems) > before:
@@ -281,7 +281,7 @@ def _read_harness(report: ProblemReport, value: object) -> HarnessSpec | None:
 
 
 def _check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[str, str]) -> None:
-    """A feature (by its path) of a public harness that the harness lacks would be unknown for everybody."""
+    """Report the features (names with paths) that a public harness does not define."""
     if spec.hidden or spec.source is None:
         return
     measured = [name for name in names if name.startswith(("metric_", "fuel_"))]
@@ -306,9 +306,9 @@ def _check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[st
 def _lint_criteria(report: ProblemReport, criteria: str) -> None:
     _lint_text(report, "$.criteria", criteria)
     if 0 < len(criteria.strip()) < SHORT_CRITERIA:
-        told = f"The criteria have {len(criteria.strip())} characters: too little to decide by."
+        reason = f"The criteria have {len(criteria.strip())} characters: too little to decide by."
         remedy = "Say what makes one solution better than another, in order of importance."
-        report.warn("$.criteria", criteria, told, remedy)
+        report.warn("$.criteria", criteria, reason, remedy)
 
 
 def _lint_feature(report: ProblemReport, path: str, feature: Feature | BareName) -> None:
@@ -319,7 +319,7 @@ def _lint_feature(report: ProblemReport, path: str, feature: Feature | BareName)
         report.warn(path, name, f"The name reads like a command ({orders[0]!r}).", "Name what is observed.")
     if isinstance(feature, BareName):
         near = suggestion(name, (*MEASURED, *EXECUTED, *COMMON), 0.85)
-        if typed(name) is None and "Did you mean" in near:
+        if known_feature(name) is None and "Did you mean" in near:
             report.warn(path, name, "No tool and no list knows this name: a model chooses what it means.", near)
         return
     _lint_text(report, at(path, "description"), feature.description)
@@ -327,11 +327,11 @@ def _lint_feature(report: ProblemReport, path: str, feature: Feature | BareName)
         _lint_text(report, at(at(path, "anchors"), number), anchor)
     _lint_direction(report, path, feature)
     if feature.source == "llm" and feature.type in {"number", "integer"} and None in {feature.min, feature.max}:
-        told = "A number that a model reads has no full range, so nothing can be clamped."
-        report.warn(path, name, told, "Give min and max.")
+        reason = "A number that a model reads has no full range, so nothing can be clamped."
+        report.warn(path, name, reason, "Give min and max.")
     elif is_hard_to_read(feature):
-        told = "A reader is mostly wrong about means and shares (docs/quality.md)."
-        report.warn(path, name, told, "Measure it, or ask for a count or a level.")
+        reason = "A reader is mostly wrong about means and shares (docs/quality.md)."
+        report.warn(path, name, reason, "Measure it, or ask for a count or a level.")
 
 
 def is_hard_to_read(feature: Feature | BareName) -> bool:
@@ -352,21 +352,21 @@ def _lint_text(report: ProblemReport, path: str, text: str) -> None:
             remedy = "Describe the property instead of quoting words; the judge sees typed features and no text."
             report.warn(path, phrase, "A quoted phrase can be a signal between poster and submitter.", remedy)
     if found := _WHO_OR_WHEN.search(text):
-        told = f"The text speaks of who submitted or when ({found.group()!r})."
+        reason = f"The text speaks of who submitted or when ({found.group()!r})."
         remedy = "The judge sees neither; a tie already goes to the earlier submission."
-        report.warn(path, found.group(), told, remedy)
+        report.warn(path, found.group(), reason, remedy)
 
 
 def _lint_direction(report: ProblemReport, path: str, feature: Feature) -> None:
     if feature.better is None or feature.type in {"enum", "text"}:
         return
-    usual = typed(feature.name)
+    usual = known_feature(feature.name)
     if usual is not None and usual.better is not None:
-        reversed_ = usual.better != feature.better
+        looks_reversed = usual.better != feature.better
     else:
         costly = _LESS_IS_BETTER.search(feature.name) is not None
-        reversed_ = costly and feature.better == "higher" and not feature.anchors and feature.type != "boolean"
-    if reversed_:
-        told = f'For {feature.name!r}, better = "{feature.better}" looks reversed.'
+        looks_reversed = costly and feature.better == "higher" and not feature.anchors and feature.type != "boolean"
+    if looks_reversed:
+        reason = f'For {feature.name!r}, better = "{feature.better}" looks reversed.'
         remedy = "Check the direction; if it is meant, say in the description what a high value means."
-        report.warn(at(path, "better"), feature.better, told, remedy)
+        report.warn(at(path, "better"), feature.better, reason, remedy)

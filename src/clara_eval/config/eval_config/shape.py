@@ -1,6 +1,6 @@
-"""The shape of an eval config: models, the JSON Schema made from them, and what is wrong with a document.
+"""The shape of an eval config: models, their JSON Schema, and the faults of a document.
 
-What depends on several values (unique names, min below max, what a type allows) is checked in `reading`.
+Rules about several values (unique names, min below max, what a type allows) are checked in `reading`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ RESERVED = frozenset(
     features flags loser nonce prototype rank reason score scores submission submitted_at submitter system tie user
     verdict winner""".split()  # noqa: SIM905 - a list would take thirty-four lines
 )
-"""Fields of answers, names of results, who and when, and words with a meaning to programs or chat templates."""
+"""Words with a meaning in answers, results, programs or chat templates, or about the submitter."""
 MAX_CRITERIA, MAX_DESCRIPTION = 4_000, 300
-LEFT_OUT: Any = None  # the default of keys that may be left out; null itself is refused
+LEFT_OUT: Any = None  # the default of optional keys; null itself is refused
 TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 """The types for which a key has a meaning."""
-MOST_TOLD = 20  # how many errors one message lists
+MAX_LISTED = 20  # errors that one message lists
 _KINDS = get_args(FeatureType)
 _NO_NAME = "This is not a usable feature name. Lower-case letters, digits and _, starting with a letter, at most 40."
 
@@ -56,18 +56,18 @@ class ConfigProblem:
 
 
 class BadEvalConfig(BadInput):
-    """A config with at least one error: the message lists all of them, and `problems` has the warnings too."""
+    """A config with at least one error; the message lists the errors, `problems` also has warnings."""
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)
         errors = [problem for problem in self.problems if problem.severity == "error"]
         first = errors[0]
-        more = f"\n… and {len(errors) - MOST_TOLD} more errors." if len(errors) > MOST_TOLD else ""
+        more = f"\n… and {len(errors) - MAX_LISTED} more errors." if len(errors) > MAX_LISTED else ""
         super().__init__(
             f"The eval config is not usable. {first.path}: {first.reason}",
             path=first.path,
             value=first.value,
-            remedy=first.remedy + "".join(f"\n{problem}" for problem in errors[1:MOST_TOLD]) + more,
+            remedy=first.remedy + "".join(f"\n{problem}" for problem in errors[1:MAX_LISTED]) + more,
         )
 
 
@@ -75,26 +75,26 @@ class BadEvalConfig(BadInput):
 class ProblemReport:
     problems: list[ConfigProblem] = field(default_factory=list)
     is_lenient: bool = False
-    """The money is escrowed already: what only offends our taste stops nothing; it stands in `waived`."""
+    """For posted challenges: `forbid` adds to `waived` and stops nothing."""
     waived: list[ConfigProblem] = field(default_factory=list)
 
     def error(self, path: str, value: object, reason: str, remedy: str) -> None:
-        self.problems.append(ConfigProblem(path, shown(value), reason, remedy))
+        self.problems.append(ConfigProblem(path, shorten(value), reason, remedy))
 
     def warn(self, path: str, value: object, reason: str, remedy: str) -> None:
-        self.problems.append(ConfigProblem(path, shown(value), reason, remedy, "warning"))
+        self.problems.append(ConfigProblem(path, shorten(value), reason, remedy, "warning"))
 
     def forbid(self, path: str, value: object, reason: str, remedy: str) -> None:
-        """What a poster must mend before posting, and what an evaluation takes as it is."""
-        (self.waived if self.is_lenient else self.problems).append(ConfigProblem(path, shown(value), reason, remedy))
+        """Report what a poster must correct before posting, but an evaluation accepts."""
+        (self.waived if self.is_lenient else self.problems).append(ConfigProblem(path, shorten(value), reason, remedy))
 
     @property
     def failed(self) -> bool:
         return any(problem.severity == "error" for problem in self.problems)
 
 
-def shown(value: object, limit: int = 120) -> object:
-    """A value small enough to stand in a message; long ones are cut there, and only there."""
+def shorten(value: object, limit: int = 120) -> object:
+    """Return a value that is short enough for a message."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -107,17 +107,17 @@ def at(path: str, key: str | int) -> str:
     return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key) else f"{path}[{json.dumps(key[:60])}]"
 
 
-def suggestion(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
-    """`Did you mean "x"?`, or the list of what there is."""
+def suggestion(word: str, known: Iterable[str], similarity: float = 0.6) -> str:
+    """Return `Did you mean "x"?`, or the list of known words."""
     names = list(known)
     folded = {re.sub("[_-]", "", name.lower()): name for name in names}
-    close = difflib.get_close_matches(re.sub("[_-]", "", word.lower()), folded, n=1, cutoff=likeness)
+    close = difflib.get_close_matches(re.sub("[_-]", "", word.lower()), folded, n=1, cutoff=similarity)
     return f'Did you mean "{folded[close[0]]}"?' if close else f"Known: {', '.join(names)}."
 
 
-def _checked(said: Any, default: Any = ..., *, extra: Any = None, **rules: Any) -> Any:
-    """Return a field; `said` has the reason and the remedy if its value is wrong, for all rules or by keyword."""
-    return Field(default, json_schema_extra={"errorMessage": said, **(extra or {})}, **rules)
+def _checked(message: Any, default: Any = ..., *, extra: Any = None, **rules: Any) -> Any:
+    """Return a field; `message` is the reason and the remedy of an error, for all rules or by keyword."""
+    return Field(default, json_schema_extra={"errorMessage": message, **(extra or {})}, **rules)
 
 
 def _unreserved(name: str) -> str:
@@ -133,13 +133,13 @@ def _no_boolean(value: object) -> object:
 
 
 def _bound(key: str, description: str) -> Any:
-    said = f"{key} is not a number of reasonable size. Within ±1e12."
-    return _checked(said, LEFT_OUT, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, description=description)
+    message = f"{key} is not a number of reasonable size. Within ±1e12."
+    return _checked(message, LEFT_OUT, ge=-LARGEST_NUMBER, le=LARGEST_NUMBER, description=description)
 
 
 def _program(key: str, description: str) -> Any:
-    said = f"The {key} is not a text. Write the program, or leave it out."
-    return _checked(said, LEFT_OUT, pattern=r"\S", description=description)
+    message = f"The {key} is not a text. Write the program, or leave it out."
+    return _checked(message, LEFT_OUT, pattern=r"\S", description=description)
 
 
 FeatureName = Annotated[
@@ -317,11 +317,11 @@ _KEYWORDS = {
     "too_long": "maxItems",
     "too_short": "minItems",
 }
-"""The JSON Schema keyword of pydantic's errors; those that are missing end in the type, or are named as the keyword."""
+"""JSON Schema keywords of pydantic's errors; other errors end with the keyword, as `string_type`."""
 
 
 class _PlainSchema(GenerateJsonSchema):
-    """The schema without titles of fields and without defaults: what is left out has no value."""
+    """Generates the schema without titles of fields and without defaults."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the signature is pydantic's
         return False
@@ -339,21 +339,21 @@ def _schema_of(shape: Any) -> dict[str, Any]:
 
 
 def eval_config_schema_text() -> str:
-    """The exact text of `docs/eval-config.schema.json`."""
+    """Return the exact text of `docs/eval-config.schema.json`."""
     return json.dumps(_schema_of(ConfigShape), indent=2, ensure_ascii=False) + "\n"
 
 
-def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tuple[str, ConfigProblem]]:
-    """Check `value` against one of the shapes: the first fault at each path, with its keyword.
+def find_faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tuple[str, ConfigProblem]]:
+    """Check `value` against a shape, and return the first fault at each path, with its keyword.
 
-    Features and harness inside a config have readers of their own.
+    Faults inside features and the harness of a config are left out: these are checked on their own.
     """
     found: dict[str, tuple[str, ConfigProblem]] = {}
     try:
         _adapter(shape).validate_python(value, strict=True)
     except ValidationError as bad:
         errors = bad.errors(include_url=False, include_context=False)
-        errors.sort(key=lambda error: error["type"] != "extra_forbidden")  # a typo before what it hides
+        errors.sort(key=lambda error: error["type"] != "extra_forbidden")  # a misspelt key before a missing one
         for error in errors:
             if shape is ConfigShape and len(error["loc"]) > 1:
                 continue
@@ -364,24 +364,24 @@ def faults(value: object, path: str, shape: Any = ConfigShape) -> dict[str, tupl
 
 
 def _explain(error: Any, keyword: str, shape: Any) -> tuple[object, str, str]:
-    given, (*steps, last) = shown(error["input"]), error["loc"] or ("",)
+    given, (*steps, last) = shorten(error["input"]), error["loc"] or ("",)
     if keyword == "additionalProperties":
-        return given, f"The key {last[:60]!r} is unknown.", suggestion(last, _part(shape, steps)["properties"])
-    part = _part(shape, error["loc"])
+        return given, f"The key {last[:60]!r} is unknown.", suggestion(last, _schema_at(shape, steps)["properties"])
+    part = _schema_at(shape, error["loc"])
     if keyword == "required":
         example = json.dumps((part.get("examples") or ["…"])[0])
         return None, f"The key {last!r} is missing.", f'Add "{last}": {example}.'
-    said = part.get("errorMessage")
-    said = said.get(keyword) if isinstance(said, dict) else said
-    if said:
-        return given, *split_message(said)
+    message = part.get("errorMessage")
+    message = message.get(keyword) if isinstance(message, dict) else message
+    if message:
+        return given, *split_message(message)
     choices = [str(choice) for choice in part.get("enum", [part.get("const")])]
     hint = suggestion(error["input"], choices) if isinstance(error["input"], str) else f"One of: {', '.join(choices)}."
     return given, f"{last} has no such value.", f"{hint} Or leave it out."
 
 
-def _part(shape: Any, steps: Sequence[Any]) -> dict[str, Any]:
-    """What the schema of `shape` says about the place behind these steps."""
+def _schema_at(shape: Any, steps: Sequence[Any]) -> dict[str, Any]:
+    """Return the part of the schema of `shape` that these steps lead to."""
     root = found = _schema_of(shape)
     for step in steps:
         found = found["items"] if isinstance(step, int) else found["properties"].get(step, {})
@@ -390,7 +390,7 @@ def _part(shape: Any, steps: Sequence[Any]) -> dict[str, Any]:
     return found
 
 
-def split_message(said: str) -> tuple[str, str]:
+def split_message(message: str) -> tuple[str, str]:
     """Split a message of the schema: the first sentence is the reason, the rest the remedy."""
-    reason, _, remedy = said.partition(". ")
+    reason, _, remedy = message.partition(". ")
     return f"{reason}.", remedy
