@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.support.labels import CONFIG, HEAD
 
-from clara_eval.actions.calibrate import Looked, Side, mean, measure, proportion, read_labels
+from clara_eval.actions.calibrate import JudgedPair, Side, mean, measure, proportion, read_labels
 from clara_eval.challenges.public_documents import keep_calibration, known_calibration
 from clara_eval.core.errors import BadInput
 from clara_eval.judge.calibration_gate import Calibration, Guarantee, guarantee, why_not_alone
@@ -41,7 +41,7 @@ def simulated(seed: int, pairs: int = 300) -> Calibration:
         longer: Side = rng.choice(("first", "second"))
         straight = one_look(rng, truth, shown_first="first", longer=longer)
         swapped = one_look(rng, truth, shown_first="second", longer=longer)
-        looked.append(Looked(truth, straight, swapped, (2.0, 1.0) if longer == "first" else (1.0, 2.0)))
+        looked.append(JudgedPair(truth, straight, swapped, (2.0, 1.0) if longer == "first" else (1.0, 2.0)))
     return measure("simulated", "0xp", "0xw", looked)
 
 
@@ -78,13 +78,17 @@ def test_the_intervals_cover_the_truth() -> None:
 
 def test_a_judge_without_error_and_one_that_only_looks_at_places() -> None:
     """Perfect agreement has kappa 1 and no bias; always A is a tie to both orders together, and full position bias."""
-    right = [Looked("first", "first", "first"), Looked("second", "second", "second"), Looked("tie", "tie", "tie")]
+    right = [
+        JudgedPair("first", "first", "first"),
+        JudgedPair("second", "second", "second"),
+        JudgedPair("tie", "tie", "tie"),
+    ]
     found = measure("right", "0xp", "0xw", right)
     assert (found.agreement.value, found.kappa, found.position_bias.value) == (1.0, 1.0, 0.0)
-    placed = measure("placed", "0xp", "0xw", [Looked("first", "first", "second")] * 20)
+    placed = measure("placed", "0xp", "0xw", [JudgedPair("first", "first", "second")] * 20)
     assert (placed.agreement.value, placed.position_bias.value, placed.clear.count) == (0.0, 1.0, 0)
     assert placed.base_rate == 1.0
-    silent = measure("silent", "0xp", "0xw", [Looked("first", None, "first")] * 3)
+    silent = measure("silent", "0xp", "0xw", [JudgedPair("first", None, "first")] * 3)
     assert (silent.undecided, silent.agreement.value, silent.kappa) == (3, None, None)
 
 
@@ -128,7 +132,7 @@ def test_labels_are_read_as_vectors_of_their_config() -> None:
 
 
 def calibration(judge: str, worth: float | None, labels: int = 60, work: str = "0xw") -> Calibration:
-    found = measure(judge, "0xp", work, [Looked("first", "first", "first")] * labels)
+    found = measure(judge, "0xp", work, [JudgedPair("first", "first", "first")] * labels)
     return replace(found, clear=replace(found.clear, value=worth))
 
 
@@ -163,8 +167,8 @@ def test_a_guarantee_holds_for_any_number_of_labels() -> None:
 
 def test_verdicts_that_hold_in_both_orders_carry_the_guarantee() -> None:
     """A judge that people contradict where its orders differ posts alone only from the chance of two equal looks."""
-    agreeing = [Looked("first", "first", "first")] * 90 + [Looked("tie", "second", "second")] * 5
-    doubtful = [Looked("first", "tie", "second")] * 20 + [Looked("second", "first", "second")] * 20
+    agreeing = [JudgedPair("first", "first", "first")] * 90 + [JudgedPair("tie", "second", "second")] * 5
+    doubtful = [JudgedPair("first", "tie", "second")] * 20 + [JudgedPair("second", "first", "second")] * 20
     found = measure("a", "0xp", "0xw", [*agreeing, *doubtful])
     assert found.alone is not None
     assert (found.alone.count, found.alone.wrong, found.alone.alpha) == (95, 0, 0.15)
