@@ -55,8 +55,8 @@ def show_amount(units: int, token: PrizeToken | Token) -> str:
 def round_amount(units: int, token: PrizeToken | Token) -> str:
     """Format as `1,250.00 USDC` for a column; ≈ marks an amount cut to two decimals."""
     cents, rest = divmod(units * 100, 10**token.decimals)
-    about = "≈" if rest else ""
-    return f"{about}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
+    mark = "≈" if rest else ""
+    return f"{mark}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
 
 
 def parse_span(text: str) -> int | None:

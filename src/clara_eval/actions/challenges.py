@@ -244,8 +244,7 @@ async def _agent_standings(caller: Caller, agent_ids: Sequence[str]) -> list[doc
 
 async def _own_submission(caller: Caller, challenge: Challenge, sender: str | None) -> documents.OwnSubmission | None:
     account = sender_of(caller, sender)
-    found = await submission_of(caller, challenge, account) if account else None
-    if found is None or account is None:
+    if account is None or (found := await submission_of(caller, challenge, account)) is None:
         return None
     last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
     return document_of(documents.OwnSubmission, to_camel_json(found), mayResubmitAt=last + COOLDOWN_SECONDS)

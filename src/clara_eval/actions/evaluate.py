@@ -42,8 +42,7 @@ class EvaluationRequest:
     plan: EvaluationPlan | None = None  # None: the plan of the settings
     dry_run: bool = False
     restart: bool = False  # discard an unfinished evaluation and start again
-    progress: Callable[[EvalStatus], None] | None = None
-    """Called at every step. This and the next two callbacks must be cheap."""
+    progress: Callable[[EvalStatus], None] | None = None  # called at every step: callbacks must be cheap
     sent: Callable[[Receipt], None] = lambda _receipt: None
     degraded: Callable[[str], None] = lambda _how: None
     speed: float | None = None  # measured model calls per second; None: expected from the settings

@@ -68,8 +68,8 @@ async def submitted_work(
         rejected = [row for row in found["rejected"] if row["account"] == account and row["code"] == "copy"]
         like = [match.group() for row in rejected if (match := _ADDRESS.search(row["reason"]))]
         like += [row["earlier"] for row in found["similar"] if row["later"] == account]
-        about = sent[account]["submittedAt"], sent[account]["version"], run["outcome"], tuple(run["calls"])
-        works[account] = SubmittedWork(text, *about, next(iter(like), ""))
+        details = sent[account]["submittedAt"], sent[account]["version"], run["outcome"], tuple(run["calls"])
+        works[account] = SubmittedWork(text, *details, next(iter(like), ""))
     return works
 
 

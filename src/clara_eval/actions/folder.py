@@ -224,28 +224,28 @@ def build_result(venue: FolderVenue, result: EvaluationResult, digest: str, cost
         }
         for row in rows
     ]
-    about = {"rankings": rankings, "winnerCount": venue.folder.winner_count, "costUsd": round(cost, 6)}
+    more = {"rankings": rankings, "winnerCount": venue.folder.winner_count, "costUsd": round(cost, 6)}
 
     def with_id(found: re.Match[str]) -> str:
         return json.dumps(venue.ids[found[0]])[1:-1] if found[0] in venue.ids else found[0]
 
     # Replace accounts by entry ids, also inside sentences.
-    document = json.loads(_ACCOUNT.sub(with_id, json.dumps(result_document(result, digest, rows) | about)))
+    document = json.loads(_ACCOUNT.sub(with_id, json.dumps(result_document(result, digest, rows) | more)))
     ranking = tuple(JudgedEntry(**{name: row[name] for name in JudgedEntry.__slots__}) for row in document["rankings"])
     return Judged(ranking, digest, document, cost, result)
 
 
 def _reasons(result: EvaluationResult, order: Sequence[str]) -> dict[str, str]:
     """Return, by account, the reason of the comparison with the next entry; for the last, the one above."""
-    near, said = set(map(frozenset, pairwise(order))), dict[frozenset[str], str]()
+    neighbours, reasons = set(map(frozenset, pairwise(order))), dict[frozenset[str], str]()
     for game in result.comparisons:
         pair = frozenset((game.first, game.second))
-        if pair in near and pair not in said and game.winner is not None:
+        if pair in neighbours and pair not in reasons and game.winner is not None:
             one, other = (game.second, game.first) if game.winner == "second" else (game.first, game.second)
             head = f"{one} and {other} are equal" if game.winner == "tie" else f"{one} before {other}"
-            said[pair] = f"{head}: {game.reason}"
+            reasons[pair] = f"{head}: {game.reason}"
     pairs = [*pairwise(order), *([(order[-1], order[-2])] if len(order) > 1 else [])]
-    return {one: said.get(frozenset((one, other)), "") for one, other in pairs}
+    return {one: reasons.get(frozenset((one, other)), "") for one, other in pairs}
 
 
 def _leaderboard_csv(found: Judged) -> str:

@@ -47,13 +47,11 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_SEED", "Executed"]
 MAX_FILE_BYTES = 1_048_576
-_FUNCTIONS = frozenset(
-    (
-        *("function_definition", "modifier_definition", "fallback_receive_definition", "lambda"),
-        *("arrow_function", "function_expression", "function_declaration", "method_definition"),
-        *("generator_function", "generator_function_declaration"),
-    )
-)
+_FUNCTIONS = frozenset({
+    "function_definition", "modifier_definition", "fallback_receive_definition", "lambda",
+    "arrow_function", "function_expression", "function_declaration", "method_definition",
+    "generator_function", "generator_function_declaration",
+})  # fmt: skip
 """Syntax nodes of functions in the grammars of all languages; no type has two meanings."""
 NOTHING = ""
 ANSWERS: dict[Language, dict[str, str]] = {
@@ -142,8 +140,8 @@ def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidd
         other = machine.run(replace(harness, seed=OTHER_SEED), submission)
         warnings += [
             f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
-            for call, again in zip(first.calls, other.calls, strict=True)
-            if call.kind == "metric" and call == again
+            for call, reseeded in zip(first.calls, other.calls, strict=True)
+            if call.kind == "metric" and call == reseeded
         ]
         if other.outcome != RunOutcome.PASSED:
             warnings.append(f"With another seed the reference does not pass: {other.outcome.value}.")
@@ -153,7 +151,7 @@ def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidd
 def _find_unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[str]:
     """Yield a warning for each metric or test that a submission without work passes."""
     seen: set[str] = set()
-    for words, answer in ANSWERS[harness.language].items():
+    for description, answer in ANSWERS[harness.language].items():
         source = hollow_out(reference, harness.language, answer)
         found = machine.run(harness, HarnessSubmission(harness.language, source)) if source is not None else None
         if found is None or found.outcome in _DID_NOT_RUN:
@@ -164,11 +162,11 @@ def _find_unearned(machine: Machine, harness: Harness, reference: str) -> Iterat
         for call in found.calls:
             if call.kind == "metric" and call.outcome == RunOutcome.PASSED and call.name not in seen:
                 seen.add(call.name)
-                yield f"{call.name} gives {call.value:,} to a submission whose functions {words}. {REMEDY}"
+                yield f"{call.name} gives {call.value:,} to a submission whose functions {description}. {REMEDY}"
         tests = [call.outcome for call in found.calls if call.kind == "test"]
         if tests and set(tests) == {RunOutcome.PASSED} and "tests" not in seen:
             seen.add("tests")
-            yield f"A submission whose functions {words} passes every test. Add one that it fails."
+            yield f"A submission whose functions {description} passes every test. Add one that it fails."
 
 
 def _find_problems(first: Executed, second: Executed) -> list[str]:
@@ -192,18 +190,18 @@ def _find_problems(first: Executed, second: Executed) -> list[str]:
 
 
 def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> Executed:
-    read = replace(_read_harness(harness, language), seed=seed)
+    seeded = replace(_read_harness(harness, language), seed=seed)
     with closing(open_machine(settings)) as machine:
-        found = machine.run(read, HarnessSubmission(read.language, _read_text(submission)))
+        found = machine.run(seeded, HarnessSubmission(seeded.language, _read_text(submission)))
     if found.outcome == RunOutcome.PASSED and all(call.kind == "setUp" for call in found.calls):
         raise BadInput(f"{harness}: {MEASURES_NOTHING}", remedy="Add a function test_… or metric_….")
     return found
 
 
 def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bool, language: str) -> HarnessCheck:
-    read, text = _read_harness(harness, language), _read_text(reference)
+    parsed, text = _read_harness(harness, language), _read_text(reference)
     with closing(open_machine(settings)) as machine:
-        return check_harness(machine, read, text, is_hidden=is_document(harness) or hidden)
+        return check_harness(machine, parsed, text, is_hidden=is_document(harness) or hidden)
 
 
 def starter_files(language: str) -> dict[str, bytes]:

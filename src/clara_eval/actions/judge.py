@@ -54,9 +54,8 @@ def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, 
         judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
         for judge in judges
     ]
-    named = zip(names, judges, strict=True)
     llms: dict[str, ConnectedLlm] = {
-        name: CallableLlm(name, judge) for name, judge in named if not isinstance(judge, str)
+        name: CallableLlm(name, judge) for name, judge in zip(names, judges, strict=True) if not isinstance(judge, str)
     }
     return ",".join(name for name in names if name), llms
 

@@ -72,7 +72,8 @@ async def object_or_show(
 ) -> ObjectionResult:
     """Return the draft; with `about` also object to it, or return the message to sign."""
     address, draft = await _read_announced(caller, wanted)
-    about, signature, key = wanted.about.lower(), wanted.signature, caller.settings.wallet_key
+    about, signature = wanted.about.lower(), wanted.signature
+    key = caller.settings.wallet_key if caller.account else None
     found = ObjectionResult(
         address=address,
         outcome="objected" if about else "announced",
@@ -88,9 +89,8 @@ async def object_or_show(
         return found
     if not signature:
         message = objections.objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
-        if caller.account is None or key is None or confirmed != "yes":
-            unconfirmed = "declined" if confirmed == "no" else "needs_confirmation"
-            outcome = "unsigned" if caller.account is None or key is None else unconfirmed
+        if key is None or confirmed != "yes":
+            outcome = "unsigned" if key is None else "declined" if confirmed == "no" else "needs_confirmation"
             return found.model_copy(update={"outcome": outcome, "message": message})
         signature = sign_text(key, message)
     if isinstance(caller.records, ApiRecords):

@@ -135,13 +135,13 @@ async def check_resources(app: App) -> str:
     if not is_sqlite(app.settings.database_url):
         ((free,),) = await app.store.driver.fetch(_FREE_CONNECTIONS)
         found.append(("Postgres connections", CONNECTIONS, free, "Raise max_connections, or end other clients."))
-    words = ", ".join(
+    needs = ", ".join(
         f"{needed:,} {name} ({'no limit' if allowed == float('inf') else f'{allowed:,.0f} allowed'})"
         for name, needed, allowed, _ in found
     )
     if short := [remedy for _, needed, allowed, remedy in found if allowed < needed]:
-        raise ClaraError(f"The service needs {words}.", remedy=" ".join(short))
-    return f"needs {words}"
+        raise ClaraError(f"The service needs {needs}.", remedy=" ".join(short))
+    return f"needs {needs}"
 
 
 def _memory_limit() -> float:
@@ -183,7 +183,6 @@ async def spending(settings: Settings, since: int) -> dict[str, list[SpendLine]]
 async def evaluate_now(
     settings: Settings, address: Address, request: EvaluationRequest
 ) -> tuple[Evaluation, dict[str, object]]:
-    """Evaluate a challenge; return the evaluation and the document about it."""
     async with open_app(settings) as app:
         done = await evaluate(app, address, request)
         scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}

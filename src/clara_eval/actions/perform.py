@@ -67,15 +67,12 @@ class Plan:
     spends: Spending | None = None
     warnings: tuple[str, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
-    publishes: bytes | None = None
-    """Content to pin before a transaction names its URI, but not before the caller confirmed."""
+    publishes: bytes | None = None  # content to pin before a transaction names its URI, but only once confirmed
     place: str = ""  # the URI of that content
-    is_first_part: bool = False
-    """Whether the rest of the action is planned afterwards, because it depends on the outcome."""
+    is_first_part: bool = False  # the rest is planned afterwards, because it depends on the outcome
 
 
-MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
-"""Make a plan; the number is the agent id that its first part has just registered, if any."""
+MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]  # the number is the agent id that its first part registered
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +126,12 @@ async def with_gas(
 
 def would_be_refused(planned: Transaction, refused: ContractRefused) -> CannotAct:
     """Build the error for a contract's refusal; its own text is untrusted and fenced."""
-    refusal, said = refused.refusal, str(refused.refusal)
+    refusal, reason = refused.refusal, str(refused.refusal)
     if refusal is None:
-        said = "The contract refused, without a reason that we know."
+        reason = "The contract refused, without a reason that we know."
     elif refusal.name == "Error":
-        said = f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
-    return CannotAct(f"{planned.description} would be refused: {said}")
+        reason = f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
+    return CannotAct(f"{planned.description} would be refused: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +151,7 @@ _STARTED_PLAN = TypeAdapter(_StartedPlan)
 
 async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     """Return the plan of this action if it was started and has not ended."""
-    store = await caller.store.existing() if caller.account is not None else None
-    if store is None or caller.account is None:
+    if caller.account is None or (store := await caller.store.existing()) is None:
         return None
     run = f"{caller.chain_id}:{caller.account.address}"
     if (text := await store.entry(run, action.key)) is None:
@@ -217,7 +213,7 @@ def append_sent_to_errors(sent: Sequence[Sent]) -> Iterator[None]:
     try:
         yield
     except ClaraError as bad:
-        done = (f"Already in block {found.block_number}: {words} ({found.tx_hash})." for words, found in sent)
+        done = (f"Already in block {found.block_number}: {step} ({found.tx_hash})." for step, found in sent)
         bad.remedy = " ".join([bad.remedy, *done]).strip()
         raise
 
@@ -400,9 +396,9 @@ def _build_result(
                 blockNumber=found.block_number,
                 gasUsed=found.gas_used,
                 explorerUrl=caller.explorer("tx", found.tx_hash),
-                description=words,
+                description=step,
             )
-            for words, found in sent
+            for step, found in sent
         ],
         warnings=list(plan.warnings),
         details=dict(plan.details),

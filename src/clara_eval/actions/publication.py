@@ -41,8 +41,7 @@ from clara_eval.store.trace_archive import archived_trace, trace_keccak
 _log = structlog.get_logger(__name__)
 AFTER_POST_SECONDS = 60.0  # for all places together; the rest is published at the next tick
 _LEASE_SECONDS = 30.0
-LIVE_SECONDS = 30.0
-"""Interval of live updates: at most 120 status writes per hour, $0.0006 at Cloudflare."""
+LIVE_SECONDS = 30.0  # interval of live updates: at most 120 status writes per hour, $0.0006 at Cloudflare
 LIVE_PUT_SECONDS = 10.0  # timeout of one live update at one place
 FEEDBACK_PREFIX = "feedback:"  # of the store keys of feedback plans, before the challenge's address
 MAX_REFUSALS = 3  # per agent: a call that passes the dry run and reverts in a block costs gas each time

@@ -144,7 +144,7 @@ def _csv_rows(name: str, text: str) -> Rows:
 
 def _parse_results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Iterator[Result]:
     chosen: tuple[str, ...] = ()
-    words: dict[str, Winner] = {}
+    sides: dict[str, Winner] = {}
     for line, row in rows:
         where = f"{name}:{line}"
         chosen = chosen or next((names for names in known if set(names) <= set(row)), ())
@@ -154,21 +154,21 @@ def _parse_results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Itera
             wanted = " or ".join(",".join(names) for names in known)
             remedy = f"Give the columns {wanted} in every row, or name yours with --columns."
             raise _bad_row(where, ",".join(map(str, row.values())), f"has no column {lacking!r}", remedy)
-        words = words or {chosen[0]: "first", chosen[1]: "second", **VERDICTS}
+        sides = sides or {chosen[0]: "first", chosen[1]: "second", **VERDICTS}
         (left, right, winner), judge = cells, row.get("judge")
-        yield _parse_result(where, left, right, winner, judge.strip() if isinstance(judge, str) else "", words)
+        yield _parse_result(where, left, right, winner, judge.strip() if isinstance(judge, str) else "", sides)
 
 
-def _parse_result(where: str, left: str, right: str, winner: str, judge: str, words: Mapping[str, Winner]) -> Result:
+def _parse_result(where: str, left: str, right: str, winner: str, judge: str, sides: Mapping[str, Winner]) -> Result:
     left, right, winner = intern(left.strip()), intern(right.strip()), winner.strip()
     if not left or not right:
         raise _bad_row(where, left or right, "is alone: one name is empty", "Name both sides.")
     if left == right:
         raise _bad_row(where, left, "is compared with itself", "Remove the row or correct a name.")
     named: Winner | None = "first" if winner == left else "second" if winner == right else None
-    verdict = named or words.get(winner) or words.get(winner.lower())
+    verdict = named or sides.get(winner) or sides.get(winner.lower())
     if verdict is None:
-        raise _bad_row(where, winner, "is not a winner", f"Write {', '.join([*words][:2])}, tie, or the winner's name.")
+        raise _bad_row(where, winner, "is not a winner", f"Write {', '.join([*sides][:2])}, tie, or the winner's name.")
     return Result(left, right, verdict, judge)
 
 

@@ -114,8 +114,8 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
                 path="account",
                 remedy="`clara-eval review show` lists who did.",
             )
-        about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
-        ruling = Ruling(decree.kind, review.digest, int(time.time()), *about)
+        details = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
+        ruling = Ruling(decree.kind, review.digest, int(time.time()), *details)
         journal = Journal(store, f"{chain_id}:{address}")
         rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
         await journal.drop("rulings", "digest", "unanswered")  # reopen a finished run

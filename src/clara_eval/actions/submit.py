@@ -24,8 +24,7 @@ from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
 from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 
-DATA_URI_BYTES = 16_000
-"""Largest content in a URI on chain: at 22,100 gas per 32 bytes it must fit one transaction."""
+DATA_URI_BYTES = 16_000  # of content in a URI on chain: at 22,100 gas per 32 bytes it must fit one transaction
 FILE_BYTES = 5_000_000
 UNPINNED = (
     "This hash covers only the address, not what stands there: the submission is unpinned. It never counts as the "

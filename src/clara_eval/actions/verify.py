@@ -26,8 +26,7 @@ from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 
 __all__ = ["Checked", "CheckedFolder", "JudgeEvidence"]
-TraceSource = tuple[str, Callable[[], Awaitable[TraceFile | None]]]
-"""A name, and a function that opens its trace; None if it has none."""
+TraceSource = tuple[str, Callable[[], Awaitable[TraceFile | None]]]  # a name, and a function that opens its trace
 
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:

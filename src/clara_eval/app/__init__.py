@@ -35,8 +35,7 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App(Ports):
     settings: Settings
-    places: tuple[Publication, ...] = ()
-    """Publishers of posted results; one that gives a trace its URI comes first."""
+    places: tuple[Publication, ...] = ()  # publishers of posted results; one that gives a trace its URI comes first
     wallet: Wallet | None = None  # the evaluator's key with its policy; None: dry run
 
     @property
@@ -85,14 +84,13 @@ class Caller:
     records: StoreRecords | ApiRecords
     contents: IpfsContents
     evaluator: Address | None
-    is_local: bool
-    """Whether the caller is on this machine and may use its files, IPFS node and wallet key."""
+    is_local: bool  # the caller is on this machine and may use its files, IPFS node and wallet key
     pace: SendTimeouts
-    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while the wallet acts, so that two concurrent calls do not post twice."""
+    sending: asyncio.Lock = field(
+        default_factory=asyncio.Lock
+    )  # held while the wallet acts: two calls must not post twice
     known: list[Address] = field(default_factory=list)  # challenges of the factory read so far, oldest first
-    seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)
-    """Time and state of the last read of a challenge, which remote callers are shown again."""
+    seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)  # last read of a challenge, and when
 
     @property
     def factory(self) -> Address:
