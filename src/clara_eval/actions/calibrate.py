@@ -270,8 +270,8 @@ class Rejudged:
     decided: int  # comparisons of the trace with a verdict, from which the sample is drawn
     drawn: int
     unanswered: int
-    otherwise: tuple[Comparison, ...]  # as recorded, of those that the judge now decides differently
-    disagreement: Measured  # the share of those, with a 95 % interval for the round
+    otherwise: tuple[Comparison, ...]  # recorded comparisons that the judge now decides differently
+    disagreement: Measured  # their share, with a 95 % interval for the whole round
     cost: Foreseen
 
 

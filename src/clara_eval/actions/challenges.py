@@ -31,7 +31,7 @@ COOLDOWN_SECONDS = 3600  # the contract's wait between two submissions of one ad
 UNSETTLED = 20  # newest challenges that are read again each time, because a reorg may replace them
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
-CACHE_SECONDS = 10.0  # age up to which a listed challenge is shown again to remote callers
+CACHE_SECONDS = 10.0
 PAGES_SCANNED = 4  # pages of challenges that one filtered call reads at most
 
 
@@ -127,7 +127,7 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseRes
 
 
 async def _read_page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
-    """Read challenges; remote callers get a recent read again, to spare the node."""
+    """Read challenges; for remote callers reuse a read up to `CACHE_SECONDS` old, to spare the node."""
     now = asyncio.get_running_loop().time()
     for address in [address for address, (at, _) in caller.seen.items() if now - at >= CACHE_SECONDS]:
         del caller.seen[address]

@@ -52,7 +52,7 @@ class EvaluationRequest:
 
 
 async def evaluate(app: App, address: Address, request: EvaluationRequest | None = None) -> Evaluation:
-    """Judge one challenge and post its winners; a second call continues the first."""
+    """Judge one challenge and post its winners; a second call resumes the first."""
     request = request or EvaluationRequest()
     if request.is_named:
         app.sender.account.trust(address)

@@ -31,7 +31,7 @@ from clara_eval.store.sql_store import SqlStore
 
 REHEARSALS = 6  # attempts: a node behind a load balancer may not have the previous transaction's block yet
 RETRY_SECONDS = 0.5
-ASSUMED_GAS = 500_000  # assumed for a transaction whose gas cannot be estimated yet
+ASSUMED_GAS = 500_000  # for a transaction whose gas cannot be estimated yet
 FORGOTTEN_SECONDS = 600  # age after which a plan with nothing signed is planned anew
 
 Report = Callable[[int, int, str], Awaitable[None]]
@@ -84,7 +84,7 @@ class Action:
 
     @classmethod
     def of(cls, verb: str, request: object, plan: MakePlan) -> Action:
-        """Build an action; `request`, a frozen dataclass or text, identifies it among its verb's."""
+        """Build an action whose key hashes the repr of `request`, a frozen dataclass or text."""
         return cls(f"{verb}/{keccak_hex(repr(request).encode('utf-8', errors='surrogatepass'))[2:34]}", plan)
 
 
@@ -165,7 +165,7 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
 
 
 async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[Sent]:
-    """Pin the content, then send each step and wait for it; limit and balance are checked first."""
+    """Pin the content, check limit and balance, then send each step and wait for it."""
     await _pin_content(caller, plan)
     account = caller.account
     if account is None:

@@ -21,7 +21,7 @@ TOO_SLOW = "Not measured: it takes too long while entries are open."
 
 
 async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: int) -> tuple[int, bool]:
-    """Measure at most `most` new entries; return how many were, and whether some are left."""
+    """Measure at most `most` new entries; return their number, and whether some are left."""
     try:
         content = read_data_uri(challenge.challenge_uri, METADATA_BYTES).content
         config = read_metadata(content, challenge.eval_config_hash).config

@@ -35,7 +35,7 @@ LARGEST_FIELD = 25  # entries; larger rounds are not rated again for a page
 
 @dataclass(frozen=True, slots=True)
 class PlaceChange:
-    """Rivals, perhaps none, whose games if reversed move an entry across the pay line; its place then."""
+    """The rivals whose reversed games move an entry across the pay line, if any, and its place then."""
 
     rivals: tuple[str, ...]
     place: int

@@ -74,7 +74,7 @@ async def missing_model_of(service: StoreRecords | ApiRecords, settings: Setting
 
 
 def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
-    """Return micro-USD for all pairs in both orders and the post; None if a model or price is missing."""
+    """Estimate all pairs in both orders and the post in micro-USD; None if a model or price is missing."""
     jury = parse_jury(settings.judges)
     if needs_model(config) and not models_of(jury):
         return None

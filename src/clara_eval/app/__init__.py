@@ -86,9 +86,7 @@ class Caller:
     evaluator: Address | None
     is_local: bool  # the caller is on this machine and may use its files, IPFS node and wallet key
     pace: SendTimeouts
-    sending: asyncio.Lock = field(
-        default_factory=asyncio.Lock
-    )  # held while the wallet acts: two calls must not post twice
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the wallet acts: no call posts twice
     known: list[Address] = field(default_factory=list)  # challenges of the factory read so far, oldest first
     seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)  # last read of a challenge, and when
 
