@@ -19,10 +19,10 @@ from clara_eval.store.sqlite import SqliteStore
 
 PAIR = {"first": {"quality": 3}, "second": {"quality": 5}, "winner": "second", "lengths": [10, 20]}
 ERROR, FIRST, LONGER = 0.2, 0.15, 0.1
-"""Of a look: the share that is wrong, that goes to who is shown first, and to the longer one."""
+"""Shares of verdicts that are wrong, that follow the position, and that follow the length."""
 
 
-def one_look(rng: random.Random, truth: Side, *, shown_first: Side, longer: Side) -> Side:
+def simulate_verdict(rng: random.Random, truth: Side, *, shown_first: Side, longer: Side) -> Side:
     other: dict[Side, Side] = {"first": "second", "second": "first"}
     chance = rng.random()
     if chance < FIRST:
@@ -35,14 +35,14 @@ def one_look(rng: random.Random, truth: Side, *, shown_first: Side, longer: Side
 def simulated(seed: int, pairs: int = 300) -> Calibration:
     """A judge of known error on pairs of which people prefer the longer one in half of the cases."""
     rng = random.Random(seed)
-    looked = []
+    judged = []
     for _ in range(pairs):
         truth: Side = rng.choice(("first", "second"))
         longer: Side = rng.choice(("first", "second"))
-        straight = one_look(rng, truth, shown_first="first", longer=longer)
-        swapped = one_look(rng, truth, shown_first="second", longer=longer)
-        looked.append(JudgedPair(truth, straight, swapped, (2.0, 1.0) if longer == "first" else (1.0, 2.0)))
-    return measure("simulated", "0xp", "0xw", looked)
+        straight = simulate_verdict(rng, truth, shown_first="first", longer=longer)
+        swapped = simulate_verdict(rng, truth, shown_first="second", longer=longer)
+        judged.append(JudgedPair(truth, straight, swapped, (2.0, 1.0) if longer == "first" else (1.0, 2.0)))
+    return measure("simulated", "0xp", "0xw", judged)
 
 
 def expected() -> tuple[float, float, float, float]:
