@@ -15,7 +15,7 @@ from tests.support.scripted_judge import scripted_words
 from tests.support.scripted_llm import ScriptedLlm
 from typer.testing import CliRunner
 
-from clara_eval.actions.calibrate import Looked, calibrate, measure, proportion, read_labels
+from clara_eval.actions.calibrate import JudgedPair, calibrate, measure, proportion, read_labels
 from clara_eval.app import open_jury
 from clara_eval.challenges.public_documents import keep_calibration, known_calibration
 from clara_eval.config.settings import Settings
@@ -73,7 +73,7 @@ async def test_a_judge_below_the_floor_waits_for_a_person(
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
         if agreed is not None:
-            measured = measure("scripted:model", prompt_hash(), "0xother", [Looked("first", "first", "first")] * 60)
+            measured = measure("scripted:model", prompt_hash(), "0xother", [JudgedPair("first", "first", "first")] * 60)
             await keep_calibration(app.store, 31337, replace(measured, clear=proportion(agreed, 60)))
         done = await judged(app, address, {"scripted:model": ScriptedLlm(script)})
         reasons = done.review.reasons if done.review else ()

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from tests.support.labels import CONFIG, HEAD
 
-from clara_eval.actions.calibrate import Looked, Side, mean, measure, proportion, read_labels
+from clara_eval.actions.calibrate import JudgedPair, Side, mean, measure, proportion, read_labels
 from clara_eval.challenges.public_documents import keep_calibration, known_calibration
 from clara_eval.core.errors import BadInput
 from clara_eval.judge.calibration_gate import Calibration, Guarantee, guarantee, why_not_alone
@@ -19,10 +19,10 @@ from clara_eval.store.sqlite import SqliteStore
 
 PAIR = {"first": {"quality": 3}, "second": {"quality": 5}, "winner": "second", "lengths": [10, 20]}
 ERROR, FIRST, LONGER = 0.2, 0.15, 0.1
-"""Of a look: the share that is wrong, that goes to who is shown first, and to the longer one."""
+"""Shares of verdicts that are wrong, that follow the position, and that follow the length."""
 
 
-def one_look(rng: random.Random, truth: Side, *, shown_first: Side, longer: Side) -> Side:
+def simulate_verdict(rng: random.Random, truth: Side, *, shown_first: Side, longer: Side) -> Side:
     other: dict[Side, Side] = {"first": "second", "second": "first"}
     chance = rng.random()
     if chance < FIRST:
@@ -35,14 +35,14 @@ def one_look(rng: random.Random, truth: Side, *, shown_first: Side, longer: Side
 def simulated(seed: int, pairs: int = 300) -> Calibration:
     """A judge of known error on pairs of which people prefer the longer one in half of the cases."""
     rng = random.Random(seed)
-    looked = []
+    judged = []
     for _ in range(pairs):
         truth: Side = rng.choice(("first", "second"))
         longer: Side = rng.choice(("first", "second"))
-        straight = one_look(rng, truth, shown_first="first", longer=longer)
-        swapped = one_look(rng, truth, shown_first="second", longer=longer)
-        looked.append(Looked(truth, straight, swapped, (2.0, 1.0) if longer == "first" else (1.0, 2.0)))
-    return measure("simulated", "0xp", "0xw", looked)
+        straight = simulate_verdict(rng, truth, shown_first="first", longer=longer)
+        swapped = simulate_verdict(rng, truth, shown_first="second", longer=longer)
+        judged.append(JudgedPair(truth, straight, swapped, (2.0, 1.0) if longer == "first" else (1.0, 2.0)))
+    return measure("simulated", "0xp", "0xw", judged)
 
 
 def expected() -> tuple[float, float, float, float]:
@@ -78,13 +78,17 @@ def test_the_intervals_cover_the_truth() -> None:
 
 def test_a_judge_without_error_and_one_that_only_looks_at_places() -> None:
     """Perfect agreement has kappa 1 and no bias; always A is a tie to both orders together, and full position bias."""
-    right = [Looked("first", "first", "first"), Looked("second", "second", "second"), Looked("tie", "tie", "tie")]
+    right = [
+        JudgedPair("first", "first", "first"),
+        JudgedPair("second", "second", "second"),
+        JudgedPair("tie", "tie", "tie"),
+    ]
     found = measure("right", "0xp", "0xw", right)
     assert (found.agreement.value, found.kappa, found.position_bias.value) == (1.0, 1.0, 0.0)
-    placed = measure("placed", "0xp", "0xw", [Looked("first", "first", "second")] * 20)
+    placed = measure("placed", "0xp", "0xw", [JudgedPair("first", "first", "second")] * 20)
     assert (placed.agreement.value, placed.position_bias.value, placed.clear.count) == (0.0, 1.0, 0)
     assert placed.base_rate == 1.0
-    silent = measure("silent", "0xp", "0xw", [Looked("first", None, "first")] * 3)
+    silent = measure("silent", "0xp", "0xw", [JudgedPair("first", None, "first")] * 3)
     assert (silent.undecided, silent.agreement.value, silent.kappa) == (3, None, None)
 
 
@@ -128,7 +132,7 @@ def test_labels_are_read_as_vectors_of_their_config() -> None:
 
 
 def calibration(judge: str, worth: float | None, labels: int = 60, work: str = "0xw") -> Calibration:
-    found = measure(judge, "0xp", work, [Looked("first", "first", "first")] * labels)
+    found = measure(judge, "0xp", work, [JudgedPair("first", "first", "first")] * labels)
     return replace(found, clear=replace(found.clear, value=worth))
 
 
@@ -163,8 +167,8 @@ def test_a_guarantee_holds_for_any_number_of_labels() -> None:
 
 def test_verdicts_that_hold_in_both_orders_carry_the_guarantee() -> None:
     """A judge that people contradict where its orders differ posts alone only from the chance of two equal looks."""
-    agreeing = [Looked("first", "first", "first")] * 90 + [Looked("tie", "second", "second")] * 5
-    doubtful = [Looked("first", "tie", "second")] * 20 + [Looked("second", "first", "second")] * 20
+    agreeing = [JudgedPair("first", "first", "first")] * 90 + [JudgedPair("tie", "second", "second")] * 5
+    doubtful = [JudgedPair("first", "tie", "second")] * 20 + [JudgedPair("second", "first", "second")] * 20
     found = measure("a", "0xp", "0xw", [*agreeing, *doubtful])
     assert found.alone is not None
     assert (found.alone.count, found.alone.wrong, found.alone.alpha) == (95, 0, 0.15)

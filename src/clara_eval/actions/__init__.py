@@ -1,1 +1,1 @@
-"""One public function for each verb: it checks, plans or does, and returns codes and values."""
+"""Actions behind every interface: a function per verb checks, plans or acts, and returns values."""

@@ -1,4 +1,4 @@
-"""Amounts, moments, waits and shares as people write and read them; never rounded unless a function says so."""
+"""Parse and format amounts, moments, durations and payouts exactly; only `round_amount` rounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_WINNERS = 25
 
 
 def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int:
-    """Read base units; a symbol in the text must be the token's, or a dollar's if it is one."""
+    """Return base units; a currency in the text must be the token's symbol, or dollars if `is_dollar`."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
         raise BadInput(f"{text[:40]!r} is not an amount.", remedy='Write it like "100" or "12.5 USDC".')
@@ -46,21 +46,21 @@ def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int
 
 
 def show_amount(units: int, token: PrizeToken | Token) -> str:
-    """Write `12.50 USDC`, without loss."""
+    """Format as `12.50 USDC`, without rounding."""
     whole, rest = divmod(units, 10**token.decimals)
     fraction = str(rest).rjust(token.decimals, "0").rstrip("0") if rest else ""
     return f"{whole}{'.' + fraction.ljust(min(2, token.decimals), '0') if fraction else ''} {token.symbol}"
 
 
 def round_amount(units: int, token: PrizeToken | Token) -> str:
-    """Write `1,250.00 USDC` for a column; ≈ if two decimals are not all of it."""
+    """Format as `1,250.00 USDC` for a column; ≈ marks an amount cut to two decimals."""
     cents, rest = divmod(units * 100, 10**token.decimals)
-    about = "≈" if rest else ""
-    return f"{about}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
+    mark = "≈" if rest else ""
+    return f"{mark}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
 
 
 def parse_span(text: str) -> int | None:
-    """Read the seconds of "7 days" or "1d 12h"; None if it is no span."""
+    """Return the seconds in "7 days" or "1d 12h"; None if the text is not a duration."""
     found = _SPAN.fullmatch(text.strip().lower().replace(",", " "))
     if found is None:
         return None
@@ -74,7 +74,7 @@ def parse_span(text: str) -> int | None:
 
 
 def parse_deadline(text: str, now: int) -> int:
-    """Read a future moment: a span from `now`, a timestamp, or a date with its time zone."""
+    """Return a future Unix time from a duration after `now`, a timestamp, or a date with a time zone."""
     if (span := parse_span(text)) is not None:
         moment = now + span
     elif re.fullmatch(r"[0-9]{9,11}", text.strip()):
@@ -98,8 +98,8 @@ def parse_deadline(text: str, now: int) -> int:
 
 
 def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -> tuple[int, ...]:
-    """Read basis points: `top1`, `top3`, `top5`, `equal` (with a winner count), or a list of them."""
-    shares = _named(payout, winner_count) if isinstance(payout, str) else tuple(payout)
+    """Return basis points from `top1`, `top3`, `top5`, `equal` (needs a winner count), or a list."""
+    shares = _parse_split(payout, winner_count) if isinstance(payout, str) else tuple(payout)
     if not 1 <= len(shares) <= MAX_WINNERS:
         raise BadInput(f"{len(shares)} winners are not possible.", path="payout", remedy=f"1 to {MAX_WINNERS} are.")
     if any(not isinstance(share, int) or not 0 < share <= 10000 for share in shares) or sum(shares) != 10000:
@@ -117,7 +117,7 @@ def parse_payout(payout: str | Sequence[int], winner_count: int | None = None) -
     return shares
 
 
-def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
+def _parse_split(payout: str, winner_count: int | None) -> tuple[int, ...]:
     name = payout.strip().lower()
     if name in SPLITS:
         return SPLITS[name]
@@ -139,12 +139,12 @@ def _named(payout: str, winner_count: int | None) -> tuple[int, ...]:
 
 
 def show_count(count: int, noun: str) -> str:
-    """`one winner`, `3 winners`."""
+    """Format as `one winner` or `3 winners`."""
     return f"one {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def show_moment(at: int) -> str:
-    """`2026-12-01 12:00:00 UTC`; moments outside the calendar as their number."""
+    """Format as `2026-12-01 12:00:00 UTC`, or as `second N` outside the calendar."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):
@@ -152,7 +152,7 @@ def show_moment(at: int) -> str:
 
 
 def show_wait(seconds: int) -> str:
-    """`2 d 3 h`, `12 min`, `40 s`: the two largest parts."""
+    """Format the two largest units: `2 d 3 h`, `12 min`, `40 s`."""
     parts = []
     for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(max(0, seconds), size)

@@ -1,4 +1,4 @@
-"""Measure judges: against pairs that people decided, and against a verified trace by asking some of it again."""
+"""Measure judges against human labels, or by asking part of a verified trace again."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Calibration = gate.Calibration
 Measured = gate.Measured
 Side = Literal["first", "second", "tie"]
 SIDES: tuple[Side, ...] = ("first", "second", "tie")
-MOST_LABELS = 100_000
-Z = 1.959964
+MAX_LABELS = 100_000
+Z = 1.959964  # 97.5 % quantile of the normal distribution, for 95 % intervals
 _STRAIGHT: dict[str, Side] = {"A": "first", "B": "second", "tie": "tie"}
 _SWAPPED: dict[str, Side] = {"A": "second", "B": "first", "tie": "tie"}
 _SIGN: dict[Side | None, int] = {"first": 1, "second": -1, "tie": 0}
-ANSWER_TOKENS = 150
+ANSWER_TOKENS = 150  # output tokens per comparison, assumed for the cost estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Labels:
 
 
 def read_labels(text: str) -> Labels:
-    rows = list(islice(json_rows("the labels", text), MOST_LABELS + 1))
+    rows = list(islice(json_rows("the labels", text), MAX_LABELS + 1))
     if not rows:
         raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair a line.')
-    if len(rows) > MOST_LABELS:
-        raise BadInput(f"There are more than {MOST_LABELS} lines.", remedy="Draw a sample.")
+    if len(rows) > MAX_LABELS:
+        raise BadInput(f"There are more than {MAX_LABELS} lines.", remedy="Draw a sample.")
     given = rows[0][1].get("evalConfig")
     if not isinstance(given, dict | str):
         raise BadInput(
@@ -81,41 +81,41 @@ def read_labels(text: str) -> Labels:
             f"The config leaves the type of {', '.join(untyped)} to a model, so vectors cannot be read.",
             remedy="Type every feature; `clara-eval config rehearse --write` does it.",
         )
-    pairs = tuple(_label(number, row, schema) for number, row in rows[1:])
+    pairs = tuple(_parse_label(number, row, schema) for number, row in rows[1:])
     if not pairs:
         raise BadInput("The labels hold no pair.", remedy="Add lines with first, second and winner.")
     return Labels(config, schema, pairs)
 
 
-def _label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label:
+def _parse_label(number: int, body: dict[str, object], schema: FeatureSchema) -> Label:
     winner, lengths = body.get("winner"), body.get("lengths")
     if winner not in SIDES:
-        raise _wrong(number, f"winner is {winner!r}, not first, second or tie")
+        raise _bad_line(number, f"winner is {winner!r}, not first, second or tie")
     vectors = []
     for side in SIDES[:2]:
         values = body.get(side)
         if not isinstance(values, dict):
-            raise _wrong(number, f"{side} is not an object of feature values")
+            raise _bad_line(number, f"{side} is not an object of feature values")
         if unknown := sorted(set(values) - {feature.name for feature in schema.features}):
-            raise _wrong(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
+            raise _bad_line(number, f"{side} has the feature {unknown[0]!r}, which the config does not name")
         try:
             vectors.append(make_vector(schema, values))
         except BadInput as bad:
-            raise _wrong(number, f"{side}: {bad.message}") from None
+            raise _bad_line(number, f"{side}: {bad.message}") from None
     if lengths is None:
         return Label(vectors[0], vectors[1], winner, None)
     if not isinstance(lengths, list) or len(lengths) != 2 or any(type(n) not in (int, float) or n < 0 for n in lengths):
-        raise _wrong(number, "lengths is not a list of two numbers from 0 on")
+        raise _bad_line(number, "lengths is not a list of two numbers from 0 on")
     return Label(vectors[0], vectors[1], winner, (float(lengths[0]), float(lengths[1])))
 
 
-def _wrong(number: int, reason: str) -> BadInput:
+def _bad_line(number: int, reason: str) -> BadInput:
     return BadInput(f"Line {number} of the labels cannot be used: {reason}.", remedy="Correct or remove that line.")
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """One labelled pair with the judge's verdict in both orders, as sides of the label; None is no verdict."""
+class JudgedPair:
+    """People's verdict on a pair, and the judge's in both orders; None if it gave none."""
 
     human: Side
     shown_first: Side | None  # the verdict when `first` was shown first
@@ -131,41 +131,41 @@ class Looked:
 
     @property
     def longer(self) -> int:
-        """Return 1 if the first side is longer, -1 if the second is, 0 if that is not known or neither."""
+        """Return 1 if the first side is longer, -1 if the second is, 0 if equal or unknown."""
         first, second = self.lengths or (0, 0)
         return (first > second) - (first < second)
 
 
-def measure(judge: str, prompt: str, work: str, looked: Sequence[Looked], floor: float = gate.FLOOR) -> Calibration:
-    decided = [look for look in looked if look.verdict is not None]
-    humans = Counter(look.human for look in looked)
-    agreed = sum(look.verdict == look.human for look in decided)
-    clear = [look for look in decided if look.verdict != "tie" and look.human != "tie"]
-    leads = [(look.human, *_leader(look.shown_first or "tie", look.shown_second or "tie")) for look in decided]
-    # The chance of each verdict that names a side, by the model of a round, and whether people name the other.
+def measure(judge: str, prompt: str, work: str, pairs: Sequence[JudgedPair], floor: float = gate.FLOOR) -> Calibration:
+    decided = [pair for pair in pairs if pair.verdict is not None]
+    humans = Counter(pair.human for pair in pairs)
+    agreed = sum(pair.verdict == pair.human for pair in decided)
+    clear = [pair for pair in decided if pair.verdict != "tie" and pair.human != "tie"]
+    leads = [(pair.human, *_leader(pair.shown_first or "tie", pair.shown_second or "tie")) for pair in decided]
+    # For each verdict that names a side: its probability in the model of a round, and whether people disagree.
     judged = [(chance, human not in {better, "tie"}) for human, better, chance in leads if chance > 0.5]
     return Calibration(
         judge,
         prompt,
         work,
-        len(looked),
-        len(looked) - len(decided),
+        len(pairs),
+        len(pairs) - len(decided),
         proportion(agreed, len(decided)),
-        max(humans.values(), default=0) / max(1, len(looked)),
+        max(humans.values(), default=0) / max(1, len(pairs)),
         _kappa(decided),
-        proportion(sum(look.verdict == look.human for look in clear), len(clear)),
-        mean([(_SIGN[look.shown_first] - _SIGN[look.shown_second]) / 2 for look in decided]),
-        mean([(_SIGN[look.verdict] - _SIGN[look.human]) * look.longer / 2 for look in decided if look.longer]),
-        gate.guarantee(judged, len(looked), round(1 - floor, 6)),
+        proportion(sum(pair.verdict == pair.human for pair in clear), len(clear)),
+        mean([(_SIGN[pair.shown_first] - _SIGN[pair.shown_second]) / 2 for pair in decided]),
+        mean([(_SIGN[pair.verdict] - _SIGN[pair.human]) * pair.longer / 2 for pair in decided if pair.longer]),
+        gate.guarantee(judged, len(pairs), round(1 - floor, 6)),
     )
 
 
 @cache
 def _leader(shown_first: Side, shown_second: Side) -> tuple[str, float]:
-    """Who is ahead after these two looks, and with which chance."""
+    """Return the side that leads after these two verdicts, and the probability that it is better."""
     swapped: dict[Side, Side] = {"first": "second", "second": "first", "tie": "tie"}
-    looks = [Result("first", "second", shown_first), Result("second", "first", swapped[shown_second])]
-    margin = rank(tally(("first", "second"), looks), seed=b"", winner_count=1).margin
+    games = [Result("first", "second", shown_first), Result("second", "first", swapped[shown_second])]
+    margin = rank(tally(("first", "second"), games), seed=b"", winner_count=1).margin
     return margin.item, margin.probability
 
 
@@ -177,7 +177,7 @@ def proportion(hits: int, count: int) -> Measured:
 
 
 def wilson(hits: int, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share."""
+    """Return the 95 % Wilson interval of a proportion."""
     share = hits / count
     middle = (share + Z * Z / (2 * count)) / (1 + Z * Z / count)
     half = Z / (1 + Z * Z / count) * math.sqrt(share * (1 - share) / count + Z * Z / (4 * count * count))
@@ -185,7 +185,7 @@ def wilson(hits: int, count: int) -> tuple[float, float]:
 
 
 def mean(values: Sequence[float]) -> Measured:
-    """Return the mean with a normal interval, at least one pair of the sample wide."""
+    """Return the mean with a 95 % normal interval, at least 1/n wide on either side."""
     count = len(values)
     if count < 2:
         return Measured(values[0] if values else None, None, None, count)
@@ -195,19 +195,19 @@ def mean(values: Sequence[float]) -> Measured:
     return Measured(round(middle, 6), round(middle - half, 6), round(middle + half, 6), count)
 
 
-def _kappa(decided: Sequence[Looked]) -> float | None:
+def _kappa(decided: Sequence[JudgedPair]) -> float | None:
     """Return Cohen's kappa; None if chance alone would always agree."""
     count = len(decided)
     if not count:
         return None
-    judge, human = Counter(look.verdict for look in decided), Counter(look.human for look in decided)
+    judge, human = Counter(pair.verdict for pair in decided), Counter(pair.human for pair in decided)
     chance = math.fsum(judge[side] * human[side] for side in SIDES) / (count * count)
-    agreed = sum(look.verdict == look.human for look in decided) / count
+    agreed = sum(pair.verdict == pair.human for pair in decided) / count
     return None if chance == 1 else round((agreed - chance) / (1 - chance), 6)
 
 
 async def calibrate_labels(text: str, settings: Settings, judges: str) -> list[tuple[Calibration, str | None]]:
-    """Return how far each judge agrees with people, and why it may not post alone; None if it may."""
+    """Return each judge's agreement with people, and why it may not post alone; None if it may."""
     labels = read_labels(text)
     async with open_jury(settings, judges) as (askers, store):
         floor = settings.calibration_floor
@@ -222,31 +222,31 @@ async def calibrate(
     chain_id: int,
     floor: float = gate.FLOOR,
 ) -> list[Calibration]:
-    """Calibrate each judge; an asker of None means rules."""
+    """Calibrate each judge and store the result; an asker of None means rules."""
     found = []
     for name, asker in askers.items():
-        looked = await look(_judge(asker, labels.config, labels.schema), labels.pairs)
-        calibration = measure(name, gate.prompt_hash(), labels.work, looked, floor)
+        pairs = await judge_pairs(_make_judge(asker, labels.config, labels.schema), labels.pairs)
+        calibration = measure(name, gate.prompt_hash(), labels.work, pairs, floor)
         await keep_calibration(store, chain_id, calibration)
         found.append(calibration)
     return found
 
 
-def _judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> ModelJudge | RulesJudge:
+def _make_judge(asker: StructuredLlm | None, config: EvalConfig, schema: FeatureSchema) -> ModelJudge | RulesJudge:
     return RulesJudge(schema) if asker is None else ModelJudge(asker, config.criteria, schema)
 
 
-async def look(judge: ModelJudge | RulesJudge, pairs: Sequence[Label]) -> list[Looked]:
-    async def one(label: Label) -> Looked:
-        straight = (await _decided(judge, label.first, label.second)).value
-        swapped = (await _decided(judge, label.second, label.first)).value
+async def judge_pairs(judge: ModelJudge | RulesJudge, labels: Sequence[Label]) -> list[JudgedPair]:
+    async def judge_pair(label: Label) -> JudgedPair:
+        straight = (await _compare_or_raise(judge, label.first, label.second)).value
+        swapped = (await _compare_or_raise(judge, label.second, label.first)).value
         shown_first = _STRAIGHT[straight.winner] if straight else None
-        return Looked(label.winner, shown_first, _SWAPPED[swapped.winner] if swapped else None, label.lengths)
+        return JudgedPair(label.winner, shown_first, _SWAPPED[swapped.winner] if swapped else None, label.lengths)
 
-    return list(await gather_or_raise(one(label) for label in pairs))
+    return list(await gather_or_raise(judge_pair(label) for label in labels))
 
 
-async def _decided(judge: ModelJudge | RulesJudge, first: JudgeVector, second: JudgeVector) -> Decision:
+async def _compare_or_raise(judge: ModelJudge | RulesJudge, first: JudgeVector, second: JudgeVector) -> Decision:
     decision = await judge.compare(first, second)
     if decision.outage:
         raise Temporary(f"{judge.name} did not answer: {decision.reason}", remedy="Ask again: paid answers are kept.")
@@ -255,7 +255,7 @@ async def _decided(judge: ModelJudge | RulesJudge, first: JudgeVector, second: J
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The expected cost; `micro_usd` is None if the judge has no known price."""
+    """The estimated cost; `micro_usd` is None if the judge has no known price."""
 
     judge: str
     calls: int
@@ -267,16 +267,16 @@ class Rejudged:
     judge: str
     seed: str  # the hash of the block after the post
     block_number: int
-    decided: int  # comparisons of the trace that have a verdict: from these it was drawn
+    decided: int  # comparisons of the trace with a verdict, from which the sample is drawn
     drawn: int
     unanswered: int
-    otherwise: tuple[Comparison, ...]  # as recorded, where the judge now decides otherwise
-    disagreement: Measured  # the share that comes out otherwise, with a 95 % interval for all comparisons of the round
+    otherwise: tuple[Comparison, ...]  # recorded comparisons that the judge now decides differently
+    disagreement: Measured  # their share, with a 95 % interval for the whole round
     cost: Foreseen
 
 
 def draw(seed: str, count: int, wanted: int) -> list[int]:
-    """Draw different numbers below `count`: a shuffle by SHA-256 over the seed and a counter."""
+    """Draw distinct numbers below `count`, by a shuffle from SHA-256 of the seed and a counter."""
     numbers = list(range(count))
     for place in range(min(wanted, count)):
         digest = hashlib.sha256(bytes.fromhex(seed.removeprefix("0x")) + place.to_bytes(8)).digest()
@@ -294,7 +294,7 @@ async def rejudge(
     rpc: str | None,
     foreseen: Callable[[Foreseen], None],
 ) -> Rejudged:
-    """Ask `wanted` comparisons again; `foreseen` gets the cost first and may raise to stop."""
+    """Ask `wanted` comparisons again; `foreseen` receives the cost first and may raise to stop."""
     if rpc is None or checked.posted is None:
         raise BadInput(
             "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
@@ -303,16 +303,16 @@ async def rejudge(
     async with open_chain_of(checked.challenge.chain_id, settings, rpc) as chain:
         seed = (await chain.blocks.block_at(number)).hash
     games = checked.result.comparisons
-    # A large round by rules has a verdict for each, made when it is asked for.
+    # Comparisons by rules are computed on access and always have a verdict: do not compute all of them here.
     is_ruled = isinstance(games, RuledComparisons)
     decided = range(len(games)) if is_ruled else [place for place, one in enumerate(games) if one.winner is not None]
     chosen = [games[decided[place]] for place in draw(seed, len(decided), wanted)]
-    cost = _foresee(checked, settings, judge, chosen)
+    cost = _estimate_cost(checked, settings, judge, chosen)
     foreseen(cost)
     async with open_jury(settings, judge) as (askers, _store):
-        found = _judge(askers[judge], checked.result.given.config, checked.result.schema)
-        again = await gather_or_raise(_decided(found, *_vectors(checked, one)) for one in chosen)
-    winners = [compared(before.pairing, after).winner for before, after in zip(chosen, again, strict=True)]
+        asked = _make_judge(askers[judge], checked.result.given.config, checked.result.schema)
+        decisions = await gather_or_raise(_compare_or_raise(asked, *_vectors(checked, one)) for one in chosen)
+    winners = [compared(before.pairing, after).winner for before, after in zip(chosen, decisions, strict=True)]
     answered = [(before, winner) for before, winner in zip(chosen, winners, strict=True) if winner is not None]
     otherwise = tuple(before for before, winner in answered if before.winner != winner)
     return Rejudged(
@@ -326,7 +326,7 @@ def _vectors(checked: Checked, one: Comparison) -> tuple[JudgeVector, JudgeVecto
     return facts[Address(one.first)].vector, facts[Address(one.second)].vector
 
 
-def _foresee(checked: Checked, settings: Settings, judge: str, chosen: list[Comparison]) -> Foreseen:
+def _estimate_cost(checked: Checked, settings: Settings, judge: str, chosen: list[Comparison]) -> Foreseen:
     (named,) = parse_jury(judge)
     card = price_cards(settings, [named]).get(named.text)
     if named.text == "rules":

@@ -1,4 +1,4 @@
-"""List the factory's challenges and show one in full; posters' words are fenced."""
+"""List the factory's challenges and show one in full; text of posters is fenced as untrusted."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from clara_eval.documents.results import ChainStatus, D, EvaluatorRecord, Provis
 from clara_eval.documents.store_keys import provisional_key
 
 FINALIZATION_SECONDS = 12 * 3600  # the contract's wait between the post and the claims
-COOLDOWN_SECONDS = 3600
-UNSETTLED = 20  # the newest challenges are always read again: a reorg may have replaced them
+COOLDOWN_SECONDS = 3600  # the contract's wait between two submissions of one address
+UNSETTLED = 20  # newest challenges that are read again each time, because a reorg may replace them
 MAX_PAGE = 50
 AGENTS_SHOWN = 25
-KEPT_SECONDS = 10.0
-PAGES_SCANNED = 4  # a filter looks through at most this many pages of the newest challenges in one call
+CACHE_SECONDS = 10.0
+PAGES_SCANNED = 4  # pages of challenges that one filtered call reads at most
 
 
 async def addresses(caller: Caller) -> list[Address]:
@@ -47,7 +47,7 @@ async def addresses(caller: Caller) -> list[Address]:
 
 
 async def known_evaluator(caller: Caller) -> Address | None:
-    """Clara's address: as set here, else as the service says."""
+    """Return Clara's address from the settings, else from the service; None if unknown."""
     if caller.evaluator is not None:
         return caller.evaluator
     try:
@@ -78,7 +78,7 @@ async def submission_of(caller: Caller, challenge: Challenge, submitter: Address
 
 
 async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
-    """Who posted the scores; None if no node says."""
+    """Return who posted the scores; None if there are none, or no node has the event."""
     if challenge.score_posted_at == 0:
         return None
     try:
@@ -90,7 +90,7 @@ async def posted_by(caller: Caller, challenge: Challenge) -> PostedBy | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChallengeFilter:
-    """Newest first; `offset` counts challenges before the filter."""
+    """Which challenges to list, newest first; `offset` counts challenges before the filter."""
 
     status: ChainStatus | Literal["any"] = "any"
     skill: str = ""
@@ -109,12 +109,12 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseRes
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
     while place < last and len(found) < wanted.limit:
-        page = await _page(caller, newest[place : place + min(wanted.limit, last - place)])
+        page = await _read_page(caller, newest[place : place + min(wanted.limit, last - place)])
         for challenge in page:
             place, block = place + 1, challenge.block.number
-            words = inline_metadata(challenge.challenge_uri)
-            if _passes(challenge, words, wanted, clara):
-                found.append(summary(caller, challenge, words, clara))
+            metadata = inline_metadata(challenge.challenge_uri)
+            if _passes(challenge, metadata, wanted, clara):
+                found.append(summary(caller, challenge, metadata, clara))
             if len(found) == wanted.limit:
                 break
     return documents.BrowseResult(
@@ -126,10 +126,10 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseRes
     )
 
 
-async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
-    """Read challenges now; for remote callers as they were some seconds ago, to spare the node."""
+async def _read_page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
+    """Read challenges; for remote callers reuse a read up to `CACHE_SECONDS` old, to spare the node."""
     now = asyncio.get_running_loop().time()
-    for address in [address for address, (at, _) in caller.seen.items() if now - at >= KEPT_SECONDS]:
+    for address in [address for address, (at, _) in caller.seen.items() if now - at >= CACHE_SECONDS]:
         del caller.seen[address]
     if not caller.is_local and all(address in caller.seen for address in wanted):
         return [caller.seen[address][1] for address in wanted]
@@ -138,36 +138,36 @@ async def _page(caller: Caller, wanted: Sequence[Address]) -> list[Challenge]:
     return page
 
 
-def _passes(challenge: Challenge, words: dict[str, object], wanted: ChallengeFilter, clara: Address | None) -> bool:
+def _passes(challenge: Challenge, metadata: dict[str, object], wanted: ChallengeFilter, clara: Address | None) -> bool:
     prize = challenge.prize_pool / 10**challenge.token.decimals
     return (
         wanted.status in {"any", STATUS[challenge.status]}
         and (wanted.status != "open" or challenge.block.timestamp < challenge.deadline)
         and wanted.evaluator in {"any", evaluator_kind(challenge, clara)}
         and wanted.min_prize <= prize <= (inf if wanted.max_prize is None else wanted.max_prize)
-        and (not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(words)))
+        and (not wanted.skill or wanted.skill.lower() in (skill.lower() for skill in skills_in(metadata)))
     )
 
 
 async def detail(caller: Caller, address: str, sender: str | None = None) -> documents.DetailResult:
     challenge = await challenge_at(caller, address)
-    content, problem = await _metadata(caller, challenge)
-    words = json_object(content)
-    config = words.get("evalConfig")
+    content, problem = await _read_metadata(caller, challenge)
+    metadata = json_object(content)
+    config = metadata.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
     paid = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     winners = posted_winners(paid, challenge.token)
-    yours = await _yours(caller, challenge, sender)
+    yours = await _own_submission(caller, challenge, sender)
     return document_of(
         documents.DetailResult,
         to_camel_json(challenge),
         network=caller.settings.network_name,
         blockNumber=challenge.block.number,
         now=challenge.block.timestamp,
-        challenge=summary(caller, challenge, words, await known_evaluator(caller)),
+        challenge=summary(caller, challenge, metadata, await known_evaluator(caller)),
         evaluatorAddress=challenge.evaluator,
-        problemStatement=fence(_text(words, "problemStatement"), "poster"),
+        problemStatement=fence(_text(metadata, "problemStatement"), "poster"),
         evalConfig=None if config_text is None else fence(config_text, "poster"),
         configProblem=problem,
         scorePostedAt=posted or None,
@@ -175,7 +175,7 @@ async def detail(caller: Caller, address: str, sender: str | None = None) -> doc
         pageUrl=caller.page(challenge.address),
         winners=winners,
         yours=yours,
-        agents=await _agents(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
+        agents=await _agent_standings(caller, [*(w.agentId for w in winners), *([yours.agentId] if yours else [])]),
         provisional=await _provisional(caller, challenge),
         evaluatorRecord=None if posted else await _evaluator_record(caller, challenge),
     )
@@ -219,7 +219,7 @@ async def _provisional(caller: Caller, challenge: Challenge) -> list[documents.P
 
 
 def typed_facts(values: Mapping[str, Value]) -> list[documents.FeatureValue]:
-    """Keep numbers, booleans and short closed values; anything longer is not a typed fact."""
+    """Return the numbers, booleans and short identifiers; free text is dropped, as it is untrusted."""
     return [
         documents.FeatureValue(name=name[:40], value=value)
         for name, value in values.items()
@@ -227,7 +227,7 @@ def typed_facts(values: Mapping[str, Value]) -> list[documents.FeatureValue]:
     ]
 
 
-async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[documents.AgentStanding]:
+async def _agent_standings(caller: Caller, agent_ids: Sequence[str]) -> list[documents.AgentStanding]:
     found = [await caller.records.agent(int(agent_id)) for agent_id in list(dict.fromkeys(agent_ids))[:AGENTS_SHOWN]]
     return [
         document_of(
@@ -242,25 +242,24 @@ async def _agents(caller: Caller, agent_ids: Sequence[str]) -> list[documents.Ag
     ]
 
 
-async def _yours(caller: Caller, challenge: Challenge, sender: str | None) -> documents.OwnSubmission | None:
+async def _own_submission(caller: Caller, challenge: Challenge, sender: str | None) -> documents.OwnSubmission | None:
     account = sender_of(caller, sender)
-    found = await submission_of(caller, challenge, account) if account else None
-    if found is None or account is None:
+    if account is None or (found := await submission_of(caller, challenge, account)) is None:
         return None
     last = await caller.chain.challenges.contract(challenge.address).last_submission_time(challenge.block, account)
     return document_of(documents.OwnSubmission, to_camel_json(found), mayResubmitAt=last + COOLDOWN_SECONDS)
 
 
 def summary(
-    caller: Caller, challenge: Challenge, words: dict[str, object], clara: Address | None
+    caller: Caller, challenge: Challenge, metadata: dict[str, object], clara: Address | None
 ) -> documents.ChallengeListing:
     left, most = challenge.deadline - challenge.block.timestamp, challenge.max_participants
     is_full = 0 < most <= challenge.submission_count
     return document_of(
         documents.ChallengeListing,
         to_camel_json(challenge),
-        title=fence(_text(words, "title"), "poster", limit=TITLE_CHARS),
-        skills=[fence(skill, "poster", limit=40) for skill in skills_in(words)],
+        title=fence(_text(metadata, "title"), "poster", limit=TITLE_CHARS),
+        skills=[fence(skill, "poster", limit=40) for skill in skills_in(metadata)],
         status=STATUS[challenge.status],
         acceptsSubmissions=challenge.status is ChallengeStatus.OPEN and left > 0 and not is_full,
         evaluator=evaluator_kind(challenge, clara),
@@ -270,9 +269,9 @@ def summary(
     )
 
 
-def document_of(kind: type[D], told: Mapping[str, object], **more: object) -> D:
-    """Make a document of the fields that it shares with `told`, and more."""
-    return kind.model_validate({name: told[name] for name in kind.model_fields if name in told} | more)
+def document_of(kind: type[D], source: Mapping[str, object], **more: object) -> D:
+    """Build a document from those of its fields that `source` has, and from `more`."""
+    return kind.model_validate({name: source[name] for name in kind.model_fields if name in source} | more)
 
 
 def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:
@@ -281,13 +280,13 @@ def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clar
     return "clara" if challenge.evaluator == clara else "other"
 
 
-def _text(words: dict[str, object], key: str) -> str:
-    value = words.get(key)
+def _text(metadata: dict[str, object], key: str) -> str:
+    value = metadata.get(key)
     return value if isinstance(value, str) else ""
 
 
-async def _metadata(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
-    """Read the metadata, and name a problem of it without quoting the poster."""
+async def _read_metadata(caller: Caller, challenge: Challenge) -> tuple[bytes, str | None]:
+    """Return the metadata and the code of its problem, if any; the code never quotes the poster."""
     uri = challenge.challenge_uri
     if not caller.is_local and not uri.lower().startswith("data:"):
         return b"", "not_fetched"

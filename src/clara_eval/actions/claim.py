@@ -1,4 +1,4 @@
-"""Plan what pays a prize: the poster's own scores, a claim of a prize or a share, and the step to finalize."""
+"""Plan the payment of prizes: the poster's own scores, a claim of a prize or share, finalization."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from clara_eval.core.model import Placed
 HIGHEST_SCORE = 10_000
 _PRIZE = ("prize", "claimPrize", "finalize")
 _SHARE = ("expired_refund", "claimExpiredRefund", "expire")
-"""The kind of a claim, its call, and the call before it if that is due."""
-_NAMES = ("address", "account", "submitter", "item", "id")
+"""The kind of a claim, its contract call, and the call that goes before it if the challenge is due."""
+_ADDRESS_COLUMNS = ("address", "account", "submitter", "item", "id")
 _REMEDY = "Give rows with address and score, a result of `clara-eval judge`, or ADDRESS=SCORE for each winner."
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPlace:
-    """A submitter, and the score if one was given (0 to 10000)."""
+    """A submitter and a score from 0 to 10000, if one was given."""
 
     account: Address
     score: int | None = None
 
 
 def read_places(text: str) -> tuple[NamedPlace, ...]:
-    """Read places, best first: CSV with a header, JSON with `rankings` or a list, or ADDRESS=SCORE on each line."""
+    """Parse places, best first: CSV with a header, a JSON list or `rankings`, or ADDRESS=SCORE lines."""
     rows: object
     try:
         document = json.loads(text)
         rows = document.get("rankings", document.get("ranking")) if isinstance(document, dict) else document
     except (ValueError, RecursionError):
         header, lines = text.lstrip().partition("\n")[0].lower().split(","), text.splitlines()
-        is_table = any(name in header for name in _NAMES)
+        is_table = any(name in header for name in _ADDRESS_COLUMNS)
         rows = list(csv.DictReader(StringIO(text.lstrip()))) if is_table else [line for line in lines if line.strip()]
     if not isinstance(rows, list):
         raise BadInput("The scores name no places.", path="scores", remedy=_REMEDY)
@@ -49,17 +49,17 @@ def read_places(text: str) -> tuple[NamedPlace, ...]:
 
 
 def named_place(row: object) -> NamedPlace:
-    """Read `0x…`, `0x…=9000`, or a row with an address and maybe a score."""
+    """Parse `0x…`, `0x…=9000`, or a row with an address and an optional score."""
     named = {str(key).strip().lower(): cell for key, cell in row.items()} if isinstance(row, dict) else {}
-    account, score = next((named[name] for name in _NAMES if named.get(name)), None), named.get("score")
+    account, score = next((named[name] for name in _ADDRESS_COLUMNS if named.get(name)), None), named.get("score")
     if isinstance(row, str):
         account, _, score = row.strip().partition("=")
     if not isinstance(account, str):
         raise BadInput(f"{str(row)[:80]} names no address.", path="scores", remedy=_REMEDY)
-    return NamedPlace(to_address(account.strip(), what="winner"), _score(score, account))
+    return NamedPlace(to_address(account.strip(), what="winner"), _parse_score(score, account))
 
 
-def _score(value: object, account: str) -> int | None:
+def _parse_score(value: object, account: str) -> int | None:
     if value is None or not str(value).strip():
         return None
     try:
@@ -67,8 +67,8 @@ def _score(value: object, account: str) -> int | None:
     except (ValueError, OverflowError):
         score = -1
     if not 0 <= score <= HIGHEST_SCORE:
-        told = f"The score {str(value)[:40]!r} of {account[:60]} is not 0 to {HIGHEST_SCORE}."
-        raise BadInput(told, path="scores", remedy="Scale the scores.")
+        message = f"The score {str(value)[:40]!r} of {account[:60]} is not 0 to {HIGHEST_SCORE}."
+        raise BadInput(message, path="scores", remedy="Scale the scores.")
     return score
 
 
@@ -82,13 +82,13 @@ async def plan_scores(caller: Caller, address: str, places: Sequence[NamedPlace]
     challenge = await challenge_at(caller, address)
     _check_may_post(challenge, poster)
     check_scorable(challenge)
-    winners = await _winners(caller, challenge, places)
+    winners = await _select_winners(caller, challenge, places)
     paid = posted_winners(winners.entries, challenge.token)
     shown = "; ".join(f"{one.prize} to {one.address}" for one in paid)
     steps = [transaction(challenge.address, post_scores(winners, challenge.contract_version), "Post your scores")]
     if challenge.status is ChallengeStatus.OPEN:
-        steps.insert(0, _step(caller, challenge, "advanceToScoring", "Close the submissions"))
-    theirs = f"The evaluator {challenge.evaluator} no longer decides: your scores are final."
+        steps.insert(0, _build_step(caller, challenge, "advanceToScoring", "Close the submissions"))
+    overruled = f"The evaluator {challenge.evaluator} no longer decides: your scores are final."
     return Plan(
         action="challenge_post_scores",
         sender=poster,
@@ -96,12 +96,12 @@ async def plan_scores(caller: Caller, address: str, places: Sequence[NamedPlace]
         question=f"Post these scores on {caller.settings.network_name}? It cannot be undone: {shown}.",
         summary=f"Your scores of {challenge.address} pay {shown}.",
         challenge=challenge.address,
-        warnings=() if challenge.is_scored_by_poster else (theirs,),
+        warnings=() if challenge.is_scored_by_poster else (overruled,),
         details={"winners": [one.model_dump() for one in paid]},
     )
 
 
-def _step(caller: Caller, challenge: Challenge, name: str, description: str) -> Transaction:
+def _build_step(caller: Caller, challenge: Challenge, name: str, description: str) -> Transaction:
     contract = caller.chain.challenges.contract(challenge.address)
     return transaction(challenge.address, contract.encode(name), description)
 
@@ -124,8 +124,8 @@ def _check_may_post(challenge: Challenge, poster: Address | None) -> None:
         )
 
 
-async def _winners(caller: Caller, challenge: Challenge, places: Sequence[NamedPlace]) -> Winners:
-    """The paid places: by score if all have one, else as they were named."""
+async def _select_winners(caller: Caller, challenge: Challenge, places: Sequence[NamedPlace]) -> Winners:
+    """Return the paid places, ordered by score if all have one, else as given."""
     accounts = [one.account for one in places]
     if len(set(accounts)) != len(accounts):
         raise BadInput("A submitter is named twice.", path="scores", remedy="Name each once, best first.")
@@ -137,8 +137,8 @@ async def _winners(caller: Caller, challenge: Challenge, places: Sequence[NamedP
         )
     scores = [one.score for one in places if one.score is not None]
     if len(scores) < len(places) and scores != sorted(scores, reverse=True):
-        told = f"{len(scores)} of {len(places)} submitters have a score, and the best are not named first."
-        raise BadInput(told, path="scores", remedy="Give each a score, or name the best first.")
+        message = f"{len(scores)} of {len(places)} submitters have a score, and the best are not named first."
+        raise BadInput(message, path="scores", remedy="Give each a score, or name the best first.")
     ordered = sorted(places, key=lambda one: -(one.score or 0)) if len(scores) == len(places) else places
     submissions = []
     for one in ordered[: challenge.winner_count]:
@@ -164,17 +164,17 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
     if claimant is None:
         raise BadInput("No sender is given.", path="sender", remedy="Give the address that claims.")
     is_prize = _pays_prizes(challenge)
-    amount, rank = await (_prize if is_prize else _share)(caller, challenge, claimant)
+    amount, rank = await (_find_prize if is_prize else _find_share)(caller, challenge, claimant)
     is_due = challenge.status is ChallengeStatus.SCORING
     if is_prize and is_due:
-        _check_waited(challenge, "Claim")
+        _check_finalization_wait(challenge, "Claim")
     if (await caller.chain.results.has_claimed(challenge.address, [claimant]))[claimant]:
         raise CannotAct(f"{claimant} has already been paid by {challenge.address}.", remedy="Nothing is left to claim.")
     shown = show_amount(amount, challenge.token)
     kind, call, first = _PRIZE if is_prize else _SHARE
-    steps = [_step(caller, challenge, call, f"Claim {shown}")]
+    steps = [_build_step(caller, challenge, call, f"Claim {shown}")]
     if is_due:
-        steps.insert(0, _step(caller, challenge, first, f"{first.capitalize()} the challenge, which is due"))
+        steps.insert(0, _build_step(caller, challenge, first, f"{first.capitalize()} the challenge, which is due"))
     return Plan(
         action="challenge_claim",
         sender=claimant,
@@ -187,12 +187,12 @@ async def plan_claim(caller: Caller, address: str, sender: str | None = None) ->
 
 
 def _pays_prizes(challenge: Challenge) -> bool:
-    """Whether winners are paid, and not shares of an expired challenge; raise if nobody is paid now."""
+    """Return whether winners are paid, not equal shares; raise if nothing can be claimed now."""
     now, at = challenge.block.timestamp, challenge.address
     match challenge.status:
         case ChallengeStatus.CANCELLED:
-            told = f"The challenge {at} was cancelled: its prize went back to the poster."
-            raise CannotAct(told, remedy="There is nothing to claim.")
+            message = f"The challenge {at} was cancelled: its prize went back to the poster."
+            raise CannotAct(message, remedy="There is nothing to claim.")
         case ChallengeStatus.OPEN:
             until = "is open until" if now <= challenge.deadline else "waits for scoring since"
             raise NotYet(
@@ -206,7 +206,7 @@ def _pays_prizes(challenge: Challenge) -> bool:
     return challenge.status is not ChallengeStatus.EXPIRED and challenge.score_posted_at > 0
 
 
-def _check_waited(challenge: Challenge, verb: str) -> None:
+def _check_finalization_wait(challenge: Challenge, verb: str) -> None:
     free_at, now = challenge.score_posted_at + FINALIZATION_SECONDS, challenge.block.timestamp
     if now < free_at:
         raise NotYet(
@@ -215,8 +215,8 @@ def _check_waited(challenge: Challenge, verb: str) -> None:
         )
 
 
-async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> tuple[int, int | None]:
-    """The amount and the rank."""
+async def _find_prize(caller: Caller, challenge: Challenge, claimant: Address) -> tuple[int, int | None]:
+    """Return the amount and the rank."""
     winners = await caller.chain.results.winners_on_chain(challenge.address, challenge.winner_count)
     for rank, winner in enumerate(winners, start=1):
         if winner.account == claimant and winner.prize_amount > 0:
@@ -226,7 +226,7 @@ async def _prize(caller: Caller, challenge: Challenge, claimant: Address) -> tup
     )
 
 
-async def _share(caller: Caller, challenge: Challenge, claimant: Address) -> tuple[int, int | None]:
+async def _find_share(caller: Caller, challenge: Challenge, claimant: Address) -> tuple[int, int | None]:
     if await submission_of(caller, challenge, claimant) is None:
         raise CannotAct(
             f"{claimant} has not submitted to {challenge.address}.",
@@ -249,8 +249,8 @@ async def plan_finalize(caller: Caller, address: str, sender: str | None = None)
         raise CannotAct(f"The challenge {at} is {name}: there is nothing to finalize.")
     if challenge.status is ChallengeStatus.OPEN or not challenge.score_posted_at:
         raise NotYet(f"No scores are posted for {at} yet.", remedy="Finalize 12 hours after they are.")
-    _check_waited(challenge, "Finalize")
-    step = _step(caller, challenge, "finalize", "Finalize the challenge, which is due")
+    _check_finalization_wait(challenge, "Finalize")
+    step = _build_step(caller, challenge, "finalize", "Finalize the challenge, which is due")
     return Plan(
         action="challenge_finalize",
         sender=account,

@@ -1,4 +1,4 @@
-"""Evaluate a challenge: one attempt at a time, within time and money, with a status that says how it ended."""
+"""Evaluate a challenge: one attempt at a time, within its time and budget, with a recorded status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from clara_eval.actions.publication import publish_after_post, published_live
+from clara_eval.actions.publication import publish_after_post, publish_live
 from clara_eval.app import App, Options, plan_of
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, worth_micro_usd
 from clara_eval.chain.sender import Intention, Receipt, SendOutcome
@@ -38,36 +38,35 @@ LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    is_named: bool = False  # a person named this very challenge, so it need not be in the factory's list
-    plan: EvaluationPlan | None = None  # None is the plan of the settings
+    is_named: bool = False  # a person named this challenge, so the factory need not list it
+    plan: EvaluationPlan | None = None  # None: the plan of the settings
     dry_run: bool = False
     restart: bool = False  # discard an unfinished evaluation and start again
-    progress: Callable[[EvalStatus], None] | None = None
-    """Called at every step, as the next two when it happens: they must be cheap."""
+    progress: Callable[[EvalStatus], None] | None = None  # called at every step: callbacks must be cheap
     sent: Callable[[Receipt], None] = lambda _receipt: None
     degraded: Callable[[str], None] = lambda _how: None
-    speed: float | None = None  # calls a second as seen before; None is what the settings let expect
-    budget_seconds: float | None = None  # for the whole attempt; None is what the scoring window leaves
+    speed: float | None = None  # measured model calls per second; None: expected from the settings
+    budget_seconds: float | None = None  # for the whole attempt; None: what the scoring window leaves
     holder: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}")
     lease_seconds: float = LEASE_SECONDS
 
 
 async def evaluate(app: App, address: Address, request: EvaluationRequest | None = None) -> Evaluation:
-    """Judge one challenge and post its winners; a second call continues the first."""
+    """Judge one challenge and post its winners; a second call resumes the first."""
     request = request or EvaluationRequest()
     if request.is_named:
         app.sender.account.trust(address)
     else:
         await check_known(app, address)
     lease = evaluation_lease(app.chain_id, address)
-    shown = nullcontext() if request.dry_run else published_live(app, address)
+    shown = nullcontext() if request.dry_run else publish_live(app, address)
     async with held(app.store, lease, request.holder, request.lease_seconds), shown:
         status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.progress)
         try:
             is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
             was_seen = is_listed or await app.store.transactions(f"{app.chain_id}:{address}", Intention.POST_SCORES)
             evaluating = _evaluate_now(app, address, request, status)
-            done = await (_while_there(address, evaluating) if was_seen else evaluating)
+            done = await (_missing_challenge_is_outage(address, evaluating) if was_seen else evaluating)
         except Exception as bad:
             try:
                 await status.say_error(gravest(bad))
@@ -75,7 +74,7 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
                     attempts = await read_attempts(app.store, app.chain_id, address)
                     failed = replace(attempts, failures=attempts.failures + 1)
                     await save_attempts(app.store, app.chain_id, address, failed)
-            except Temporary as away:  # a store that fails too does not hide the error
+            except Temporary as away:  # a failing store must not hide the first error
                 _log.warning("status_not_written", problem=str(away))
             raise
         if done.receipt is not None and done.receipt.outcome in {SendOutcome.CONFIRMED, SendOutcome.ALREADY_DONE}:
@@ -84,7 +83,7 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
 
 
 async def check_known(app: App, address: Address) -> None:
-    """Refuse what neither our list nor the factory knows."""
+    """Raise NotFound if neither our index nor the factory lists the challenge."""
     if await app.store.get(app.chain_id, index_key(address)) is not None:
         return
     factory = to_address(app.settings.factory)
@@ -98,14 +97,14 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     if state.score_posted_at and not request.dry_run:
         challenge = await look_at_challenge(app.chain, address)
         check_ours(challenge, app.evaluator)
-        return await _recognised(app, challenge)
-    challenge = await _read(app, address, head, state.deadline, restart=request.restart)
+        return await _record_existing_post(app, challenge)
+    challenge = await _read_pinned(app, address, head, state.deadline, restart=request.restart)
     check_ours(challenge, app.evaluator)
     _check_open_to_scores(address, state.status)
     worth = worth_micro_usd(challenge.token, challenge.prize_pool, app.settings.network)
     check_prize(worth, app.settings.min_prize_usd, int(time.time()))
     window = window_of(challenge).at(head.timestamp)
-    plan = await _fitting_plan(app, challenge, window, request)
+    plan = await _fit_plan(app, challenge, window, request)
     options = Options(app.settings, plan, window.seconds_left, window.is_nearly_over, request.dry_run, request.sent)
     seconds = window.budget_seconds if request.budget_seconds is None else request.budget_seconds
     budget = asyncio.timeout(seconds)
@@ -113,7 +112,7 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
         async with budget:
             is_open = state.status is ChallengeStatus.OPEN
             run = evaluate_challenge(challenge, app, options, status, is_open=is_open, now=head.timestamp)
-            done = await _while_there(address, run)
+            done = await _missing_challenge_is_outage(address, run)
     except TimeoutError:
         if not budget.expired():
             raise
@@ -133,30 +132,30 @@ async def _evaluate_now(app: App, address: Address, request: EvaluationRequest, 
     return done
 
 
-async def _read(app: App, address: Address, head: Block, deadline: int, *, restart: bool) -> Challenge:
-    """Read the challenge at its pinned block. A challenge that is not ours is refused before its deadline, too."""
+async def _read_pinned(app: App, address: Address, head: Block, deadline: int, *, restart: bool) -> Challenge:
+    """Read the challenge at its pinned block; one that is not ours is refused even before its deadline."""
     if restart:
-        await _look(app, address)
+        await _check_current_state(app, address)
         await Journal(app.store, f"{app.chain_id}:{address}").forget()
     try:
         return await pin_challenge(app.chain, app.store, address, head, deadline)
     except (NotYet, NotFound) as bad:
-        await _look(app, address)
+        await _check_current_state(app, address)
         if isinstance(bad, NotYet):
             raise
         raise NotYet(f"Challenge {address} is too new for any safe block.", remedy="Try again later.") from bad
 
 
-async def _look(app: App, address: Address) -> None:
+async def _check_current_state(app: App, address: Address) -> None:
     challenge = await look_at_challenge(app.chain, address)
     check_ours(challenge, app.evaluator)
     _check_open_to_scores(address, challenge.status)
 
 
-async def _while_there(address: Address, part: Awaitable[Evaluation]) -> Evaluation:
-    """Treat a challenge that was seen and is gone from the node, as in a reorg, as an outage."""
+async def _missing_challenge_is_outage(address: Address, evaluating: Awaitable[Evaluation]) -> Evaluation:
+    """Raise Temporary if a challenge that was seen is gone from the node, as in a reorg."""
     try:
-        return await part
+        return await evaluating
     except NotFound as lost:
         raise Temporary(
             f"The node no longer shows challenge {address}, which was there: {lost}",
@@ -184,8 +183,7 @@ def _check_open_to_scores(address: Address, status: ChallengeStatus) -> None:
         raise CannotPublish(f"Challenge {address} expired without scores: every submitter may claim an equal share.")
 
 
-async def _recognised(app: App, challenge: Challenge) -> Evaluation:
-    """Record scores that are posted already, instead of evaluating again."""
+async def _record_existing_post(app: App, challenge: Challenge) -> Evaluation:
     posted = await record_posted(app.store, app.chain.results, challenge)
     if posted is None:
         raise NotYet(f"Scores of {challenge.address} are posted, but no node shows the transaction deep enough yet.")
@@ -202,7 +200,7 @@ async def _recognised(app: App, challenge: Challenge) -> Evaluation:
     return Evaluation(challenge, None, scores.traceDigest if scores else None, receipt, None)
 
 
-async def _fitting_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
+async def _fit_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
     plan = request.plan or plan_of(app.settings)
     speed = request.speed or expected_speed(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)
@@ -210,7 +208,7 @@ async def _fitting_plan(app: App, challenge: Challenge, window: Window, request:
     how = how_degraded(more, count, judges)
     if more is None or how is None:
         return plan
-    # What is paid for already costs no more time.
+    # Comparisons that are already answered take no more time.
     games = more + sum(purpose == "comparison" for _, purpose, _ in await app.store.calls_of(challenge.run))
     everything = plan.max_games or all_comparisons(count, judges)
     if games >= everything:

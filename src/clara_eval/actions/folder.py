@@ -1,4 +1,4 @@
-"""Entries in folders and files: read them, write what judging them gave, and show such a result as the pages do."""
+"""Read entries from folders and files, write the judged result, and open such a result for pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from clara_eval.actions.published import ResultReader
-from clara_eval.actions.rank import LARGEST_TEXT, read_rows
+from clara_eval.actions.rank import MAX_TEXT_BYTES, read_rows
 from clara_eval.challenges.public_documents import leaderboard_rows, public_keys, result_document
 from clara_eval.core.address import ZERO_ADDRESS
 from clara_eval.core.errors import BadInput, BadSubmission, NotFound
@@ -32,51 +32,51 @@ from clara_eval.store.open import opened_store
 from clara_eval.store.trace_archive import save_trace
 from clara_eval.submissions.files import pack_folder, read_archive
 
-MOST_ENTRIES = 10_000
-LONGEST_ID = 120
+MAX_ENTRIES = 10_000
+MAX_ID_CHARS = 120
 _FORM = "Each entry has an id, and content or path; submittedAt is optional."
 _REMEDY = "Give an id, and exactly one of content and path; begin a CSV file with id,content or id,path."
-_LARGE = OSError(f"it has more than {LARGEST_TEXT:,} bytes")
+_TOO_LARGE = OSError(f"it has more than {MAX_TEXT_BYTES:,} bytes")
 _ACCOUNT = re.compile("0x[0-9a-f]{40}(?![0-9a-f])")
 _COLUMNS = ("rank", "id", "winner", "score", "elo", "low", "high", "wins", "losses", "ties", "status", "reason")
-_FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")  # how a cell begins that a spreadsheet would run
-NO_CHAIN = 0  # the chain's id in documents about a folder
+_FORMULA = re.compile(r"(?!-?\d+\.?\d*$)[=+@\t\r-]")  # start of a cell that a spreadsheet would run as a formula
+NO_CHAIN = 0  # chain id in documents about a folder
 
 
 def read_entries(source: str) -> list[NamedContent]:
-    """Read every entry of a folder, a JSON Lines or CSV file, or standard input; BadInput names the first bad one."""
+    """Read every entry of a folder, a JSON Lines or CSV file, or standard input (`-`)."""
     path = Path(source)
     if source == "-" or not path.is_dir():
-        if source != "-" and path.is_file() and path.stat().st_size > LARGEST_TEXT:
-            raise _unreadable(path, _LARGE, " (the entries)")
-        return checked_entries(list(_listed(source)), source)
+        if source != "-" and path.is_file() and path.stat().st_size > MAX_TEXT_BYTES:
+            raise _unreadable(path, _TOO_LARGE, " (the entries)")
+        return check_entries(list(_read_listed(source)), source)
     try:
         visible = sorted(one for one in path.iterdir() if not one.name.startswith("."))
     except OSError as bad:
         raise _unreadable(path, bad) from None
-    return checked_entries([_entry_at(one, one.name) for one in visible], source)
+    return check_entries([_read_entry(one, one.name) for one in visible], source)
 
 
 def sample_entries(files: Sequence[Path]) -> list[NamedContent]:
-    """Each file or folder as an entry, known by its path."""
-    return checked_entries([_entry_at(one, str(one)[-LONGEST_ID:]) for one in files], "--sample", least=0)
+    """Read each file or folder as an entry whose id is its path."""
+    return check_entries([_read_entry(one, str(one)[-MAX_ID_CHARS:]) for one in files], "--sample", least=0)
 
 
-def checked_entries(found: list[NamedContent], source: str, least: int = 2) -> list[NamedContent]:
-    """Refuse what cannot be compared: no entries, one, too many, or an id twice."""
+def check_entries(found: list[NamedContent], source: str, least: int = 2) -> list[NamedContent]:
+    """Return the entries; BadInput if they are too few, too many, or share an id."""
     if len(found) < least:
-        told = "There are no entries" if not found else f"There is one entry, {_shown(found[0].id)},"
+        number = "There are no entries" if not found else f"There is one entry, {_quoted(found[0].id)},"
         raise BadInput(
-            f"{told} in {_shown(source)}: at least two are compared.",
+            f"{number} in {_quoted(source)}: at least two are compared.",
             value=source,
             remedy="Put one file or folder for each entry into it, or name a JSON Lines or CSV file.",
         )
-    if len(found) > MOST_ENTRIES:
-        raise BadInput(f"{_shown(source)} has {len(found):,} entries; at most {MOST_ENTRIES:,} are judged.")
+    if len(found) > MAX_ENTRIES:
+        raise BadInput(f"{_quoted(source)} has {len(found):,} entries; at most {MAX_ENTRIES:,} are judged.")
     twice = [name for name, count in Counter(one.id for one in found).items() if count > 1]
     if twice:
         raise BadInput(
-            f"{_shown(source)} has the id {_shown(twice[0])} {'twice' if len(twice) == 1 else 'and others twice'}.",
+            f"{_quoted(source)} has the id {_quoted(twice[0])} {'twice' if len(twice) == 1 else 'and others twice'}.",
             value=twice[0],
             remedy="Give every entry an id of its own.",
         )
@@ -85,54 +85,54 @@ def checked_entries(found: list[NamedContent], source: str, least: int = 2) -> l
 
 def entries_of(contents: Mapping[str, str | bytes]) -> list[NamedContent]:
     found = [
-        NamedContent(_id(name, "entries"), text.encode() if isinstance(text, str) else text)
+        NamedContent(_check_id(name, "entries"), text.encode() if isinstance(text, str) else text)
         for name, text in contents.items()
     ]
-    return checked_entries(found, "entries")
+    return check_entries(found, "entries")
 
 
-def _entry_at(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
-    entry_id, what, is_folder = _id(name, str(path)), f" (the entry {_shown(name)})", path.is_dir()
+def _read_entry(path: Path, name: str, submitted_at: int = 0) -> NamedContent:
+    entry_id, what, is_folder = _check_id(name, str(path)), f" (the entry {_quoted(name)})", path.is_dir()
     try:
         if is_folder:
             content = pack_folder(path)
         else:
             with path.open("rb") as file:
-                content = file.read(LARGEST_TEXT + 1)
+                content = file.read(MAX_TEXT_BYTES + 1)
     except OSError as bad:
         raise _unreadable(path, bad, what) from None
-    if len(content) > LARGEST_TEXT:
-        raise _unreadable(path, _LARGE, what)
+    if len(content) > MAX_TEXT_BYTES:
+        raise _unreadable(path, _TOO_LARGE, what)
     if not is_folder:
         return NamedContent(entry_id, content, path.name, submitted_at)
     try:
         read_archive(content)
     except BadSubmission as bad:
-        if bad.code == "empty":  # with any other fault it is an entry that is not ranked, as on chain
+        if bad.code == "empty":  # any other fault makes it an entry that is not ranked, as on chain
             remedy = "Remove it, or fill it."
-            raise BadInput(f"The entry {_shown(name)} is a folder without files.", value=name, remedy=remedy) from None
+            raise BadInput(f"The entry {_quoted(name)} is a folder without files.", value=name, remedy=remedy) from None
     return NamedContent(entry_id, content, submitted_at=submitted_at, media_type="application/gzip")
 
 
-def _listed(source: str) -> Iterator[NamedContent]:
+def _read_listed(source: str) -> Iterator[NamedContent]:
     source, rows = read_rows(source)
     for line, row in rows:
-        where = f"Line {line} of {_shown(source)}"
+        where = f"Line {line} of {_quoted(source)}"
         name, content, path = row.get("id"), row.get("content"), row.get("path")
         if isinstance(name, int) and not isinstance(name, bool):
             name = str(name)
         if not isinstance(name, str) or not isinstance(content or path, str) or bool(content) == bool(path):
-            named = ", ".join(_shown(key) for key in row)[:200]
+            named = ", ".join(_quoted(key) for key in row)[:200]
             raise BadInput(f"{where} is not an entry. {_FORM} It has {named}.", path=where, remedy=_REMEDY)
-        submitted_at = _moment(row.get("submittedat"), where)
+        submitted_at = _parse_moment(row.get("submittedat"), where)
         if isinstance(content, str) and content:
-            yield NamedContent(_id(name, where), content.encode(), submitted_at=submitted_at)
+            yield NamedContent(_check_id(name, where), content.encode(), submitted_at=submitted_at)
         else:
-            yield _entry_at(Path(source).parent / str(path), name, submitted_at)
+            yield _read_entry(Path(source).parent / str(path), name, submitted_at)
 
 
-def _moment(value: object, where: str) -> int:
-    """Unix seconds, or a moment as in ISO 8601 with its zone; 0 if it is not said."""
+def _parse_moment(value: object, where: str) -> int:
+    """Return Unix seconds from a number or an ISO 8601 date; 0 if it is missing."""
     if value in {None, ""}:
         return 0
     try:
@@ -142,43 +142,43 @@ def _moment(value: object, where: str) -> int:
         moment = -1
     if not 0 <= moment < 2**53:
         raise BadInput(
-            f"{where} has the submittedAt {_shown(str(value))}, which is not a moment.",
+            f"{where} has the submittedAt {_quoted(str(value))}, which is not a moment.",
             path=where,
             remedy="Write unix seconds, or 2026-05-01T12:00:00Z.",
         )
     return moment
 
 
-def _id(name: str, where: str) -> str:
-    if not name.strip() or len(name) > LONGEST_ID or not name.isprintable():
+def _check_id(name: str, where: str) -> str:
+    if not name.strip() or len(name) > MAX_ID_CHARS or not name.isprintable():
         raise BadInput(
-            f"{_shown(where)}: the id {_shown(name)} is not usable.",
+            f"{_quoted(where)}: the id {_quoted(name)} is not usable.",
             value=name,
-            remedy=f"Use 1 to {LONGEST_ID} printable characters.",
+            remedy=f"Use 1 to {MAX_ID_CHARS} printable characters.",
         )
     return name
 
 
 def _unreadable(path: Path, bad: OSError, what: str = "") -> BadInput:
     remedy = "Make it readable, or take it out; then run it again."
-    told = f"{_shown(str(path))}{what} cannot be read: {bad.strerror or bad}."
-    return BadInput(told, value=str(path), remedy=remedy)
+    message = f"{_quoted(str(path))}{what} cannot be read: {bad.strerror or bad}."
+    return BadInput(message, value=str(path), remedy=remedy)
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return repr(escaped(text[:200].encode("utf-8", errors="backslashreplace").decode()))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedEntry:
-    """One place; an entry that is not ranked has the reason in `reason`."""
+    """One place of the ranking, or an entry that is not ranked, with its reason."""
 
     id: str
     rank: int
     score: int
     winner: bool
     features: Mapping[str, object]
-    reason: str  # the judge's words on the comparison with the neighbour, or why the entry is not ranked
+    reason: str  # the judge's reason against the next entry, or why this one is not ranked
     elo: float | None = None
     low: float | None = None
     high: float | None = None
@@ -195,8 +195,8 @@ class Judged:
     result: EvaluationResult = field(repr=False)
 
 
-def write_whole(path: Path, pieces: Iterable[str]) -> None:
-    """Replace the file as a whole: a killed run leaves the earlier one."""
+def write_atomically(path: Path, pieces: Iterable[str]) -> None:
+    """Replace the file atomically: a killed run leaves the earlier one."""
     part = path.with_name(f".{path.name}.part")
     with part.open("w", encoding="utf-8", newline="") as file:
         file.writelines(pieces)
@@ -204,12 +204,12 @@ def write_whole(path: Path, pieces: Iterable[str]) -> None:
 
 
 def write_results(found: Judged, out: Path, title: str) -> None:
-    write_whole(out / "scores.json", [json.dumps(found.document, indent=2, ensure_ascii=False), "\n"])
-    write_whole(out / "leaderboard.csv", [_csv(found)])
-    write_whole(out / "leaderboard.md", [_markdown(found, title)])
+    write_atomically(out / "scores.json", [json.dumps(found.document, indent=2, ensure_ascii=False), "\n"])
+    write_atomically(out / "leaderboard.csv", [_leaderboard_csv(found)])
+    write_atomically(out / "leaderboard.md", [_leaderboard_markdown(found, title)])
 
 
-def judged(venue: FolderVenue, result: EvaluationResult, digest: str, cost: float) -> Judged:
+def build_result(venue: FolderVenue, result: EvaluationResult, digest: str, cost: float) -> Judged:
     prizes = {one.account: "1" for one in result.placed[: venue.folder.winner_count]}
     rows = leaderboard_rows(result, prizes, {})
     reasons = _reasons(result, [row.address for row in rows if row.is_ranked])
@@ -224,31 +224,31 @@ def judged(venue: FolderVenue, result: EvaluationResult, digest: str, cost: floa
         }
         for row in rows
     ]
-    about = {"rankings": rankings, "winnerCount": venue.folder.winner_count, "costUsd": round(cost, 6)}
+    more = {"rankings": rankings, "winnerCount": venue.folder.winner_count, "costUsd": round(cost, 6)}
 
     def with_id(found: re.Match[str]) -> str:
         return json.dumps(venue.ids[found[0]])[1:-1] if found[0] in venue.ids else found[0]
 
-    # Ids take the place of accounts, also inside sentences.
-    told = json.loads(_ACCOUNT.sub(with_id, json.dumps(result_document(result, digest, rows) | about)))
-    ranking = tuple(JudgedEntry(**{name: row[name] for name in JudgedEntry.__slots__}) for row in told["rankings"])
-    return Judged(ranking, digest, told, cost, result)
+    # Replace accounts by entry ids, also inside sentences.
+    document = json.loads(_ACCOUNT.sub(with_id, json.dumps(result_document(result, digest, rows) | more)))
+    ranking = tuple(JudgedEntry(**{name: row[name] for name in JudgedEntry.__slots__}) for row in document["rankings"])
+    return Judged(ranking, digest, document, cost, result)
 
 
 def _reasons(result: EvaluationResult, order: Sequence[str]) -> dict[str, str]:
-    """By account, what was said about it and its neighbour: the next one below, of the last the one above."""
-    near, said = set(map(frozenset, pairwise(order))), dict[frozenset[str], str]()
+    """Return, by account, the reason of the comparison with the next entry; for the last, the one above."""
+    neighbours, reasons = set(map(frozenset, pairwise(order))), dict[frozenset[str], str]()
     for game in result.comparisons:
         pair = frozenset((game.first, game.second))
-        if pair in near and pair not in said and game.winner is not None:
+        if pair in neighbours and pair not in reasons and game.winner is not None:
             one, other = (game.second, game.first) if game.winner == "second" else (game.first, game.second)
             head = f"{one} and {other} are equal" if game.winner == "tie" else f"{one} before {other}"
-            said[pair] = f"{head}: {game.reason}"
+            reasons[pair] = f"{head}: {game.reason}"
     pairs = [*pairwise(order), *([(order[-1], order[-2])] if len(order) > 1 else [])]
-    return {one: said.get(frozenset((one, other)), "") for one, other in pairs}
+    return {one: reasons.get(frozenset((one, other)), "") for one, other in pairs}
 
 
-def _csv(found: Judged) -> str:
+def _leaderboard_csv(found: Judged) -> str:
     lines = StringIO()
     table = csv.writer(lines, lineterminator="\n")
     table.writerow(_COLUMNS)
@@ -258,9 +258,9 @@ def _csv(found: Judged) -> str:
     return lines.getvalue()
 
 
-def _markdown(found: Judged, title: str) -> str:
+def _leaderboard_markdown(found: Judged, title: str) -> str:
     lines = [
-        f"# {_plain(title or 'Leaderboard')}",
+        f"# {_escape(title or 'Leaderboard')}",
         "",
         "| # | entry | Elo | 90 % range | why |",
         "|---|---|---|---|---|",
@@ -268,23 +268,23 @@ def _markdown(found: Judged, title: str) -> str:
     for row in found.ranking:
         elo = "not ranked" if row.elo is None else f"{row.elo:.0f}"
         ends = "" if row.low is None or row.high is None else f"{row.low:.0f} to {row.high:.0f}"
-        name = f"**{_plain(row.id)}**" if row.winner else _plain(row.id)
-        lines.append(f"| {row.rank} | {name} | {elo} | {ends} | {_plain(row.reason)} |")
+        name = f"**{_escape(row.id)}**" if row.winner else _escape(row.id)
+        lines.append(f"| {row.rank} | {name} | {elo} | {ends} | {_escape(row.reason)} |")
     margin = found.document.get("margin")
-    sure = [_plain(margin["sentence"]), ""] if margin else []
-    flags = [f"- {_plain(flag['sentence'])}" for flag in found.document["flags"] if flag["severity"] != "info"]
+    sure = [_escape(margin["sentence"]), ""] if margin else []
+    flags = [f"- {_escape(flag['sentence'])}" for flag in found.document["flags"] if flag["severity"] != "info"]
     ending = f"Winners are bold. Trace {found.digest}: `clara-eval verify trace.json` checks it."
     return "\n".join([*lines, "", *sure, *flags, *([""] if flags else []), ending, ""])
 
 
-def _plain(text: str) -> str:
-    """Text of strangers in a table of Markdown: no markup, no line ends."""
+def _escape(text: str) -> str:
+    """Escape untrusted text for a Markdown table: no markup, no line breaks."""
     return re.sub(r"([\\`*_{}\[\]<>|!#])", r"\\\1", escaped(text))
 
 
 @asynccontextmanager
 async def viewed_folder(folder: Path) -> AsyncIterator[tuple[ResultReader, CheckedFolder]]:
-    """Check the trace in a folder of results, and read it as the pages do; nothing is written into the folder."""
+    """Check the trace in a folder of results and open a reader of it; the folder is not changed."""
     try:
         lines = TraceFile.at(folder / "trace.json")
     except OSError as bad:

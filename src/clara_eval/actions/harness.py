@@ -1,4 +1,4 @@
-"""Run a submission under a harness; check, hide and reveal a harness, and look at the engines."""
+"""Run a submission under a harness; check, hide and reveal a harness; check the engines."""
 
 from __future__ import annotations
 
@@ -47,14 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_SEED", "Executed"]
 MAX_FILE_BYTES = 1_048_576
-_FUNCTIONS = frozenset(
-    (
-        *("function_definition", "modifier_definition", "fallback_receive_definition", "lambda"),
-        *("arrow_function", "function_expression", "function_declaration", "method_definition"),
-        *("generator_function", "generator_function_declaration"),
-    )
-)
-"""Types of nodes in the grammars of all languages; no two use one for different things."""
+_FUNCTIONS = frozenset({
+    "function_definition", "modifier_definition", "fallback_receive_definition", "lambda",
+    "arrow_function", "function_expression", "function_declaration", "method_definition",
+    "generator_function", "generator_function_declaration",
+})  # fmt: skip
+"""Syntax nodes of functions in the grammars of all languages; no type has two meanings."""
 NOTHING = ""
 ANSWERS: dict[Language, dict[str, str]] = {
     "solidity": {"are all empty": NOTHING},
@@ -77,12 +75,12 @@ ANSWERS: dict[Language, dict[str, str]] = {
         "all end an iteration": "next(iter(()))",
     },
 }
-"""What a submission without work answers, by words for people: nothing, or an expression."""
-_BUILDERS = frozenset({b"constructor", b"__init__", b"__new__"})
-_NOT_TRIED = frozenset(
+"""What the functions of a submission without work return, by description; empty is no value."""
+_CONSTRUCTORS = frozenset({b"constructor", b"__init__", b"__new__"})
+_DID_NOT_RUN = frozenset(
     {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}
 )
-_NOT_A_USE = re.compile(
+_NOT_A_TYPE_USE = re.compile(
     r"//[^\n]*|/\*.*?\*/|\bimport\b[^;]*;|\bnew\s+Submission\b|\btype\s*\(\s*Submission\b", re.DOTALL
 )
 TYPED_BY_SUBMISSION = (
@@ -96,19 +94,20 @@ MEASURES_NOTHING = "The harness has no test_… and no metric_… function: it m
 OTHER_SEED = "0x" + "5e" * 32
 
 
-def hollow(source: str, language: Language, answer: str = NOTHING) -> str | None:
+def hollow_out(source: str, language: Language, answer: str = NOTHING) -> str | None:
+    """Replace every function body by `answer`; None if the source does not parse."""
     parsed = parse(source.encode("utf-8", "replace"), language)
     if parsed is None or parsed.errors:
         return None
     edits: list[Edit] = []
     for node in (node for node, _ in walk(parsed.tree) if node.type in _FUNCTIONS):
         body, name = node.child_by_field_name("body"), node.child_by_field_name("name")
-        if body is not None and (name is None or name.text not in _BUILDERS):
-            edits.append((body.start_byte, body.end_byte, _body(node, body, language, answer)))
+        if body is not None and (name is None or name.text not in _CONSTRUCTORS):
+            edits.append((body.start_byte, body.end_byte, _hollow_body(node, body, language, answer)))
     return edited(parsed.source, edits)
 
 
-def _body(function: Node, body: Node, language: Language, answer: str) -> str:
+def _hollow_body(function: Node, body: Node, language: Language, answer: str) -> str:
     if language == "python":
         return (answer or "None") if function.type == "lambda" else f"return {answer}"
     if function.type == "modifier_definition":
@@ -122,40 +121,40 @@ def _body(function: Node, body: Node, language: Language, answer: str) -> str:
 class HarnessCheck:
     executed: Executed
     problems: tuple[str, ...]
-    warnings: tuple[str, ...] = ()  # What lets a submission be paid for work that it does not do, each with its remedy
+    warnings: tuple[str, ...] = ()  # ways to be paid without doing the work, each with its remedy
 
 
 def check_harness(machine: Machine, harness: Harness, reference: str, *, is_hidden: bool = False) -> HarnessCheck:
-    """Check that a harness passes its reference twice with equal numbers, and pays for no empty work."""
+    """Check that the reference passes twice with equal numbers, and empty submissions earn nothing."""
     submission = HarnessSubmission(harness.language, reference)
     first, second = machine.run(harness, submission), machine.run(harness, submission)
-    problems = tuple(_problems(first, second))
+    problems = tuple(_find_problems(first, second))
     if problems:
         return HarnessCheck(first, problems)
-    warnings = [*_unearned(machine, harness, reference)]
+    warnings = [*_find_unearned(machine, harness, reference)]
     if harness.language == "solidity":
-        if re.search(r"\bSubmission\b", _NOT_A_USE.sub("", harness.source)):
+        if re.search(r"\bSubmission\b", _NOT_A_TYPE_USE.sub("", harness.source)):
             warnings.append(TYPED_BY_SUBMISSION)
     elif not is_hidden:
-        # A metric has a known input if another seed changes neither value nor cost.
+        # A metric whose value and cost do not change with the seed has a known input.
         other = machine.run(replace(harness, seed=OTHER_SEED), submission)
         warnings += [
             f"{call.name} has an input that everybody knows: a table of its answers costs no work. {SEED_REMEDY}"
-            for call, again in zip(first.calls, other.calls, strict=True)
-            if call.kind == "metric" and call == again
+            for call, reseeded in zip(first.calls, other.calls, strict=True)
+            if call.kind == "metric" and call == reseeded
         ]
         if other.outcome != RunOutcome.PASSED:
             warnings.append(f"With another seed the reference does not pass: {other.outcome.value}.")
     return HarnessCheck(first, (), tuple(warnings))
 
 
-def _unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[str]:
-    """Find what the harness gives to submissions whose functions do no work."""
+def _find_unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[str]:
+    """Yield a warning for each metric or test that a submission without work passes."""
     seen: set[str] = set()
-    for words, answer in ANSWERS[harness.language].items():
-        source = hollow(reference, harness.language, answer)
+    for description, answer in ANSWERS[harness.language].items():
+        source = hollow_out(reference, harness.language, answer)
         found = machine.run(harness, HarnessSubmission(harness.language, source)) if source is not None else None
-        if found is None or found.outcome in _NOT_TRIED:
+        if found is None or found.outcome in _DID_NOT_RUN:
             if not answer:
                 why = found.detail if found else "its reference cannot be read"
                 yield f"Whether its metrics check what they measure could not be tried: {why}".rstrip(".") + "."
@@ -163,14 +162,14 @@ def _unearned(machine: Machine, harness: Harness, reference: str) -> Iterator[st
         for call in found.calls:
             if call.kind == "metric" and call.outcome == RunOutcome.PASSED and call.name not in seen:
                 seen.add(call.name)
-                yield f"{call.name} gives {call.value:,} to a submission whose functions {words}. {REMEDY}"
+                yield f"{call.name} gives {call.value:,} to a submission whose functions {description}. {REMEDY}"
         tests = [call.outcome for call in found.calls if call.kind == "test"]
         if tests and set(tests) == {RunOutcome.PASSED} and "tests" not in seen:
             seen.add("tests")
-            yield f"A submission whose functions {words} passes every test. Add one that it fails."
+            yield f"A submission whose functions {description} passes every test. Add one that it fails."
 
 
-def _problems(first: Executed, second: Executed) -> list[str]:
+def _find_problems(first: Executed, second: Executed) -> list[str]:
     if not first.is_measured or not second.is_measured:
         return [f"The harness could not be run here: {first.detail or second.detail}"]
     found: list[str] = []
@@ -191,22 +190,22 @@ def _problems(first: Executed, second: Executed) -> list[str]:
 
 
 def run_file(settings: Settings, harness: Path, submission: Path, *, seed: str, language: str) -> Executed:
-    read = replace(_harness(harness, language), seed=seed)
+    seeded = replace(_read_harness(harness, language), seed=seed)
     with closing(open_machine(settings)) as machine:
-        found = machine.run(read, HarnessSubmission(read.language, _text(submission)))
+        found = machine.run(seeded, HarnessSubmission(seeded.language, _read_text(submission)))
     if found.outcome == RunOutcome.PASSED and all(call.kind == "setUp" for call in found.calls):
         raise BadInput(f"{harness}: {MEASURES_NOTHING}", remedy="Add a function test_… or metric_….")
     return found
 
 
 def check_file(settings: Settings, harness: Path, reference: Path, *, hidden: bool, language: str) -> HarnessCheck:
-    read, text = _harness(harness, language), _text(reference)
+    parsed, text = _read_harness(harness, language), _read_text(reference)
     with closing(open_machine(settings)) as machine:
-        return check_harness(machine, read, text, is_hidden=is_document(harness) or hidden)
+        return check_harness(machine, parsed, text, is_hidden=is_document(harness) or hidden)
 
 
 def starter_files(language: str) -> dict[str, bytes]:
-    """A first harness in this language and a solution that passes it, by file name."""
+    """Return a starter harness in this language and a solution that passes it, by file name."""
     known = language_of(language, "The language")
     ending = next(suffix for suffix, one in SUFFIXES.items() if one == known)
     folder = resources.files("clara_eval.harness").joinpath("starters")
@@ -214,10 +213,10 @@ def starter_files(language: str) -> dict[str, bytes]:
 
 
 def with_harness(config: bytes, file: Path | None) -> bytes:
-    """The config with this harness, a source or a hidden document, in the place of its own."""
+    """Return the config with its harness replaced by this source or hidden document."""
     if file is None:
         return config
-    harness = _harness(file, "")
+    harness = _read_harness(file, "")
     changed = json.loads(config) | {"harness": {"language": harness.language, "source": harness.source}}
     return json.dumps(changed, ensure_ascii=False).encode()
 
@@ -237,7 +236,7 @@ def run_document(executed: Executed) -> dict[str, object]:
 async def measure_public(
     machine: Machine, config: EvalConfig, schema: FeatureSchema, text: str, source: ProgramSource | None = None
 ) -> tuple[Executed | None, dict[str, bool | int | float | str | None]]:
-    """Run a text, or the source of an archive by language, under the public harness of a config, and measure it."""
+    """Run and measure a text, or the source of an archive, under the public harness of a config."""
     spec, language = config.harness, config.language or guess_language(text)
     harness = Harness(spec.language, spec.source) if spec and spec.source is not None else None
     program = program_of(harness, language, schema, source or (lambda _: text))
@@ -246,40 +245,40 @@ async def measure_public(
 
 
 def engines(settings: Settings) -> dict[str, dict[str, str]]:
-    """Make every engine ready and run the smallest program on it: state, reason and remedy of each."""
+    """Run a minimal program on every engine; return state, reason and remedy by language."""
     with closing(open_machine(settings)) as machine:
         return {language: asdict(look_at(machine, language)) for language in LANGUAGES}
 
 
 def hidden_harness(file: Path, salt: str, language: str) -> HarnessDocument:
     if not is_document(file):
-        return hide(_harness(file, language), salt or None)
+        return hide(_read_harness(file, language), salt or None)
     if salt:
         raise BadInput(f"{file} has a salt already.", remedy="Leave out --salt.")
-    return read_harness_document(_bytes(file))
+    return read_harness_document(_read_bytes(file))
 
 
 def is_document(file: Path) -> bool:
     return file.suffix.lower() == ".json"
 
 
-def _harness(file: Path, language: str) -> Harness:
+def _read_harness(file: Path, language: str) -> Harness:
     if is_document(file):
-        return read_harness_document(_bytes(file)).harness
+        return read_harness_document(_read_bytes(file)).harness
     name = language or SUFFIXES.get(file.suffix.lower(), "")
     if not name:
         raise BadInput(f"{file} does not say its language.", remedy="Name it .py, .js or .sol, or give --language.")
-    return Harness(language_of(name, "The language"), _text(file))
+    return Harness(language_of(name, "The language"), _read_text(file))
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     try:
-        return _bytes(file).decode("utf-8")
+        return _read_bytes(file).decode("utf-8")
     except UnicodeDecodeError:
         raise BadInput(f"{file} is not UTF-8 text.", remedy="Save it as UTF-8.") from None
 
 
-def _bytes(file: Path) -> bytes:
+def _read_bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as handle:
             content = handle.read(MAX_FILE_BYTES + 1)
@@ -291,14 +290,14 @@ def _bytes(file: Path) -> bytes:
 
 
 def reveal_message(chain_id: int, address: str, private_set_hash: str) -> str:
-    """The EIP-191 text that the poster signs."""
+    """Return the EIP-191 text that the poster signs."""
     return (
         f"Clara Eval: reveal the harness\nchain: {chain_id}\nchallenge: {address}\nprivateSetHash: {private_set_hash}"
     )
 
 
 async def reveal_harness(ports: Ports, address: Address, document: str, signature: str) -> str:
-    """Keep the harness that this challenge committed to."""
+    """Store the harness that this challenge committed to, and return its hash."""
     challenge = await look_at_challenge(ports.chain, address)
     if challenge.block.timestamp < challenge.deadline:
         raise NotYet(

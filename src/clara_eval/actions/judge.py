@@ -1,4 +1,4 @@
-"""Judge entries without a chain: results are files, and a second run pays only for what is new; rehearse a config."""
+"""Judge entries without a chain, and rehearse a config; a second run pays only for what is new."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from clara_eval.actions.folder import Judged, JudgedEntry, judged, write_results, write_whole
+from clara_eval.actions.folder import Judged, JudgedEntry, build_result, write_atomically, write_results
 from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_config
 from clara_eval.app import open_fetch, open_machine, plan_of
 from clara_eval.challenges.model_pool import ModelPool
@@ -30,40 +30,39 @@ from clara_eval.store.open import opened_store
 from clara_eval.store.trace_archive import drafted
 
 __all__ = ["JudgeFunction", "Judged", "JudgedEntry"]
-USUAL_WINNERS = 3
-_ONLY_FOR = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
-MOST_SECONDS = 12 * 3600.0  # how long the models may take in one run: a night. What is answered then is kept.
+DEFAULT_WINNERS = 3
+_TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
+MAX_MODEL_SECONDS = 12 * 3600.0  # for the models in one run: a night; answers are kept for the next run
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
     contents: Sequence[NamedContent]
     config: bytes  # the eval config as it is written
-    judges: str = ""  # as in CLARA_JUDGES; empty are those of the settings
-    winners: int | None = None  # None is three, or all but one of fewer entries
-    max_usd: float | None = None  # None is CLARA_BUDGET_PER_CHALLENGE_USD
+    judges: str = ""  # as in CLARA_JUDGES; empty: those of the settings
+    winners: int | None = None  # None: three, or all but one of fewer entries
+    max_usd: float | None = None  # None: CLARA_BUDGET_PER_CHALLENGE_USD
     title: str = ""
-    llms: Mapping[str, ConnectedLlm] | None = None  # models of the caller, by their names among the judges
+    llms: Mapping[str, ConnectedLlm] | None = None  # the caller's own models, by their names in `judges`
     problem: str = ""  # the task, in the poster's words
-    is_rehearsal: bool = False  # any number of entries; without a model, what tools measure
+    is_rehearsal: bool = False  # allows any number of entries, and no model if tools measure a feature
 
 
 def named_judges(judges: Sequence[str | JudgeFunction]) -> tuple[str, dict[str, ConnectedLlm]]:
-    """The judges as in CLARA_JUDGES, and those that are functions by their names."""
+    """Return the judges as in CLARA_JUDGES, and the functions among them by name."""
     names = [
         judge if isinstance(judge, str) else f"callable:{getattr(judge, '__name__', 'judge').strip('<>')}"
         for judge in judges
     ]
-    named = zip(names, judges, strict=True)
     llms: dict[str, ConnectedLlm] = {
-        name: CallableLlm(name, judge) for name, judge in named if not isinstance(judge, str)
+        name: CallableLlm(name, judge) for name, judge in zip(names, judges, strict=True) if not isinstance(judge, str)
     }
     return ",".join(name for name in names if name), llms
 
 
 def quote_judging(request: JudgeRequest, settings: Settings) -> ScheduleQuote:
-    """Say what judging would cost; nothing is asked or written."""
-    config, settings = _checked(request, settings)
+    """Estimate the cost of judging; no model is asked and nothing is written."""
+    config, settings = _check_request(request, settings)
     usual = sum(len(one.content) for one in request.contents) // len(request.contents)
     size = Size(len(request.contents), 0, max(1, usual))
     return quote_config(config, settings, judges="", size=size, schedule="auto")
@@ -72,23 +71,23 @@ def quote_judging(request: JudgeRequest, settings: Settings) -> ScheduleQuote:
 async def judge_entries(
     request: JudgeRequest, settings: Settings, out: Path, progress: Callable[[EvalStatus], None] | None = None
 ) -> Judged:
-    """Judge all entries and write trace, scores and leaderboards to `out`; a second call continues the first."""
-    config, settings = _checked(request, settings)
+    """Judge all entries; write trace, scores and leaderboards to `out`. A second call resumes."""
+    config, settings = _check_request(request, settings)
     count = len(request.contents)
-    winners = min(USUAL_WINNERS, count - 1) if request.winners is None else request.winners
+    winners = min(DEFAULT_WINNERS, count - 1) if request.winners is None else request.winners
     if not 0 < winners <= count and not request.is_rehearsal:
         raise BadInput(
             f"{winners} winners of {count} entries cannot be.", path="winners", remedy=f"Choose 1 to {count}."
         )
     payout = checked_payout(max(1, winners), None)
     venue = FolderVenue.of(request.contents, request.config, payout, request.title, request.problem)
-    with _alone(out):
+    with _lock_folder(out):
         async with opened_store(f"sqlite:///{out / 'judge.db'}") as store, AsyncExitStack() as stack:
             pool = ModelPool(settings, store, _llms=dict(request.llms or {}))
             stack.push_async_callback(pool.close)
             status = StatusWriter(store, 0, venue.given.name, listener=progress)
             plan = pool.affordable(venue, config, plan_of(settings))
-            async with pool.open_run(venue, config, plan, MOST_SECONDS) as models:
+            async with pool.open_run(venue, config, plan, MAX_MODEL_SECONDS) as models:
                 status.meter = models.meter
                 status.note(estimateUsd=models.estimate_usd)
                 with closing(open_machine(settings)) as machine:
@@ -98,15 +97,15 @@ async def judge_entries(
                 await status.say("complete", 100)
                 cost = models.meter()[1]
             with drafted(venue.trace(plan, result)) as draft:
-                write_whole(out / "trace.json", draft.pieces())
+                write_atomically(out / "trace.json", draft.pieces())
                 digest = draft.digest
-    found = judged(venue, result, digest, cost)
+    found = build_result(venue, result, digest, cost)
     write_results(found, out, request.title)
     return found
 
 
-def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Settings]:
-    """The config, and the settings with what was asked for in their place."""
+def _check_request(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Settings]:
+    """Return the config, and the settings with the overrides of the request."""
     config = parse_eval_config(request.config)
     changes: dict[str, object] = {"budget_per_poster_day_usd": None, "budget_per_month_usd": None}
     if request.judges:
@@ -133,8 +132,8 @@ def _checked(request: JudgeRequest, settings: Settings) -> tuple[EvalConfig, Set
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Hold the folder: two runs at once would pay twice. The lock ends with the process."""
+def _lock_folder(out: Path) -> Iterator[None]:
+    """Lock the folder, because two runs at once would pay twice; the lock ends with the process."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         lock = (out / "judge.lock").open("w")
@@ -156,12 +155,12 @@ def _alone(out: Path) -> Iterator[None]:
 class Rehearsal:
     judged: Judged
     document: dict[str, object]  # what `--json` prints
-    descriptions: list[str]  # each feature as the judge is told about it
-    typed_config: str  # the poster's document with every feature typed; reading it again gives this very schema
+    descriptions: list[str]  # each feature as described to the judge
+    typed_config: str  # the poster's document with every feature typed; it compiles to this schema
 
 
 async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings) -> Rehearsal:
-    """Judge the samples of a request, whose config may hold a harness that `config` hides; nothing is kept."""
+    """Judge the samples of a request and keep nothing; its config may reveal what `config` hides."""
     judges = request.judges or settings.judges
     with TemporaryDirectory(prefix="clara-rehearsal-") as folder:
         found = await judge_entries(replace(request, is_rehearsal=True), settings, Path(folder))
@@ -188,8 +187,8 @@ async def rehearse(config: EvalConfig, request: JudgeRequest, settings: Settings
         "ranking": [asdict(row) for row in found.ranking if is_ranked],
         "warnings": warnings,
     }
-    told = {one.name: describe(one) for one in result.schema.features}
-    lines = [text + (f"  (typed by {typed_by[name]})" if name in typed_by else "") for name, text in told.items()]
+    described = {one.name: describe(one) for one in result.schema.features}
+    lines = [text + (f"  (typed by {typed_by[name]})" if name in typed_by else "") for name, text in described.items()]
     return Rehearsal(found, document, lines, typed_config(config, result.schema))
 
 
@@ -199,12 +198,12 @@ def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
         {
             key: value
             for key, value in feature.to_json().items()
-            if feature.type in _ONLY_FOR.get(key, (feature.type,)) and value is not None and value != []
+            if feature.type in _TYPES_WITH.get(key, (feature.type,)) and value is not None and value != []
         }
         for feature in schema.features
     ]
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    again, untyped = compile_schema(parse_eval_config(text.encode()))
-    if again != schema or untyped:
+    compiled, untyped = compile_schema(parse_eval_config(text.encode()))
+    if compiled != schema or untyped:
         raise BadInput("The typed config does not read back as the same schema.", remedy="Type the features by hand.")
     return text

@@ -1,4 +1,4 @@
-"""Objections to an announced result, and what else a person signs and sends to a running service."""
+"""Object to an announced result, and send signed requests to a running service."""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
@@ -30,7 +30,7 @@ from clara_eval.store.leases import evaluation_lease, held
 from clara_eval.store.sql_store import PublicKeys, SqlStore
 
 MAX_PLACES = 50
-MAX_ANSWER_BYTES = 4 * 2**20  # more than the draft of ten thousand submitters has
+MAX_ANSWER_BYTES = 4 * 2**20  # a draft of 10,000 submitters is smaller
 
 
 class ObjectionResult(Document):
@@ -43,12 +43,12 @@ class ObjectionResult(Document):
     margin: str
     about: str | None
     message: str | None  # what the submitting address signs (EIP-191)
-    next: str = ""  # what to do next, as the interface says it
+    next: str = ""  # what to do next, in the words of the interface
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectionInput:
-    """What a caller asks for; without `about` only the draft is shown."""
+    """A request to object; without `about` only the draft is shown."""
 
     address: str
     about: str = ""
@@ -57,10 +57,10 @@ class ObjectionInput:
 
 
 async def objection_question(caller: Caller, wanted: ObjectionInput) -> str | None:
-    """What the owner of the local wallet is asked before it signs; None if it signs nothing."""
+    """Return the question to confirm before the local wallet signs; None if it signs nothing."""
     if caller.account is None or not wanted.about or wanted.signature:
         return None
-    address, draft = await _announced(caller, wanted)
+    address, draft = await _read_announced(caller, wanted)
     return (
         f"Sign an objection as {caller.account.address} to the announced result {draft.digest} of {address}, about "
         f"{wanted.about.lower()}? It counts once, and its reason becomes public with the trace: {wanted.reason}"
@@ -70,9 +70,10 @@ async def objection_question(caller: Caller, wanted: ObjectionInput) -> str | No
 async def object_or_show(
     caller: Caller, wanted: ObjectionInput, *, confirmed: Literal["yes", "no", "unasked"]
 ) -> ObjectionResult:
-    """Show the draft; with `about` also object to it, or say what is missing for that."""
-    address, draft = await _announced(caller, wanted)
-    about, signature, key = wanted.about.lower(), wanted.signature, caller.settings.wallet_key
+    """Return the draft; with `about` also object to it, or return the message to sign."""
+    address, draft = await _read_announced(caller, wanted)
+    about, signature = wanted.about.lower(), wanted.signature
+    key = caller.settings.wallet_key if caller.account else None
     found = ObjectionResult(
         address=address,
         outcome="objected" if about else "announced",
@@ -88,9 +89,8 @@ async def object_or_show(
         return found
     if not signature:
         message = objections.objection_message(caller.chain_id, address, draft.digest, about, wanted.reason)
-        if caller.account is None or key is None or confirmed != "yes":
-            unconfirmed = "declined" if confirmed == "no" else "needs_confirmation"
-            outcome = "unsigned" if caller.account is None or key is None else unconfirmed
+        if key is None or confirmed != "yes":
+            outcome = "unsigned" if key is None else "declined" if confirmed == "no" else "needs_confirmation"
             return found.model_copy(update={"outcome": outcome, "message": message})
         signature = sign_text(key, message)
     if isinstance(caller.records, ApiRecords):
@@ -101,11 +101,11 @@ async def object_or_show(
     return found
 
 
-async def _announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, objections.AnnouncedDraft]:
-    """Read the draft; refuse what could never be accepted before somebody is asked to sign it."""
+async def _read_announced(caller: Caller, wanted: ObjectionInput) -> tuple[Address, objections.AnnouncedDraft]:
+    """Read the draft; refuse an objection that could not be accepted before it is signed."""
     address = to_address(wanted.address)
     if wanted.about:
-        _check_words(wanted.about.lower(), wanted.reason)
+        _check_text(wanted.about.lower(), wanted.reason)
     if isinstance(caller.records, ApiRecords):
         api_url = caller.settings.api_url or ""
         status, text = await ask_service(api_url, address, "draft")
@@ -141,17 +141,17 @@ async def read_draft(store: PublicKeys, chain_id: int, address: Address) -> obje
 async def object_to_draft(
     store: SqlStore, chain: EthereumChain, address: Address, about: str, reason: str, signature: str
 ) -> objections.Objection:
-    """Keep the first objection of its signer; raise with the reason if it is refused."""
+    """Store the signer's objection; raise if it is refused, or if the signer sent another one before."""
     given, run = (store, chain, address, about.lower(), reason, signature), f"{chain.chain_id}:{address}"
-    digest, ours = await _checked(*given)
+    digest, ours = await _check_objection(*given)
     key = objections.raised_key(digest, ours.submitter)
     kept = await store.entry(run, key)
     if kept is None:
-        # The evaluation that closes the window holds the lease. It is taken only for what would be kept: otherwise
-        # strangers could hold it all the time, and the result would never be posted.
+        # The evaluation that closes the window needs this lease. It is taken only for a valid objection: otherwise
+        # anyone could hold it all the time, and the result would never be posted.
         holder = f"{os.getpid()}:{uuid.uuid4().hex}"
         async with held(store, evaluation_lease(chain.chain_id, address), holder, 30):
-            _, ours = await _checked(*given)
+            _, ours = await _check_objection(*given)
             kept = await store.add_entry(run, key, objections.OBJECTION_FORM.text(ours))
     found = objections.OBJECTION_FORM.read_text(kept)
     if (found.about, found.reason) != (ours.about, ours.reason):
@@ -163,11 +163,11 @@ async def object_to_draft(
     return found
 
 
-async def _checked(
+async def _check_objection(
     store: SqlStore, chain: EthereumChain, address: Address, about: str, reason: str, signature: str
 ) -> tuple[str, objections.Objection]:
-    """Check words, window, signer and subject of an objection, and return it with the digest of the draft."""
-    _check_words(about, reason)
+    """Check text, window, signer and subject; return the draft's digest and the objection."""
+    _check_text(about, reason)
     draft = await read_draft(store, chain.chain_id, address)
     challenge = await look_at_challenge(chain, address)
     if challenge.score_posted_at or challenge.block.timestamp >= draft.until:
@@ -193,7 +193,7 @@ async def _checked(
     return draft.digest, objections.Objection(Address(signer), about, reason, signed)
 
 
-def _check_words(about: str, reason: str) -> None:
+def _check_text(about: str, reason: str) -> None:
     if not objections.ABOUT.fullmatch(about):
         raise BadInput(f"An objection is about {objections.ABOUT_WORDS}.", path="about")
     if not reason.strip() or len(reason) > objections.MAX_REASON:
@@ -207,7 +207,7 @@ def _check_words(about: str, reason: str) -> None:
 
 
 def refusal(what: str, status: int, text: str) -> ClaraError:
-    """The service's own reason, as an error of the same kind; its answer may be anything."""
+    """Return the service's refusal as one of our errors; the response may be malformed."""
     try:
         problem = json.loads(text)
         detail, remedy = str(problem["detail"])[:1000], str(problem.get("remedy") or "")[:300]
@@ -220,7 +220,7 @@ def refusal(what: str, status: int, text: str) -> ClaraError:
 
 
 async def ask_service(api_url: str, address: Address, path: str, body: dict[str, str] | None = None) -> tuple[int, str]:
-    """Return status and text of a GET, or of a POST if there is a body."""
+    """Send a GET, or a POST if there is a body; return status and text."""
     url = f"{api_url.rstrip('/')}/api/v1/challenges/{address}/{path}"
     try:
         async with (

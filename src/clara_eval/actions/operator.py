@@ -1,4 +1,4 @@
-"""What an operator does by hand: checks, settings, keys, backups, an evaluation; nothing shows a secret."""
+"""Operator commands: checks, settings, keys, backups, one evaluation; no output shows a secret."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.store.sql_store import QUEUE_CONNECTIONS, STORE_CONNECTIONS
 
 CONNECTIONS = STORE_CONNECTIONS + QUEUE_CONNECTIONS + 1
-FILES = 256  # connections to nodes, judges and the database, and some tens of readers
+FILES = 256  # connections to nodes, judges, database, and some tens of readers
 MEMORY_BYTES = 512 * 1024**2  # a round of 300 entries takes 152 MB; eight rounds at once share most of it
-ADDRESS_BYTES = 2 * 1024**3  # libraries, stacks of threads and the compiled sandboxes
+ADDRESS_BYTES = 2 * 1024**3  # libraries, thread stacks and compiled sandboxes
 _MB = 1024**2
 _MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
-_FREE = (
+_FREE_CONNECTIONS = (
     "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
     "- (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())"
 )
-SHORTEST_PASSWORD = 12
-FEWEST_SIGNS = 6
-FEW_POSTS = 20  # fewer than this many posts are not enough to be left alone
+MIN_PASSWORD_CHARS = 12
+MIN_DISTINCT_CHARS = 6
+MIN_POSTS = 20  # that the balance must pay for, so that the service can run unattended
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ async def preflight(settings: Settings) -> list[Finding]:
     try:
         async with open_app(settings) as app:
             found = []
-            checks = {"network": _network, "factory": _factory, "wallet": _wallet, "store": _store,
-                      "resources": check_resources, "judges": _judges}  # fmt: skip
-            checks |= {place.name: partial(_place, place) for place in app.places}
+            checks = {"network": _check_network, "factory": _check_factory, "wallet": _check_wallet,
+                      "store": _check_store, "resources": check_resources, "judges": _check_jury}  # fmt: skip
+            checks |= {place.name: partial(_check_place, place) for place in app.places}
             for name, look in checks.items():
                 try:
                     found.append(Finding(name, ok=True, detail=await look(app)))
@@ -73,18 +73,18 @@ async def preflight(settings: Settings) -> list[Finding]:
         return [Finding("settings", ok=False, detail=str(bad))]
 
 
-async def _place(place: Publication, _app: App) -> str:
+async def _check_place(place: Publication, _app: App) -> str:
     await place.check()
     return "takes what is published"
 
 
-async def _network(app: App) -> str:
+async def _check_network(app: App) -> str:
     await app.chain.blocks.rpc.ask("eth_chainId")
     head = await app.chain.blocks.head()
     return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
 
 
-async def _factory(app: App) -> str:
+async def _check_factory(app: App) -> str:
     factory = to_address(app.settings.factory)
     code = await app.chain.blocks.rpc.ask("eth_getCode", factory, "latest")
     if code in ("0x", None):
@@ -93,7 +93,7 @@ async def _factory(app: App) -> str:
     return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
 
 
-async def _wallet(app: App) -> str:
+async def _check_wallet(app: App) -> str:
     address = app.sender.address
     if address == ZERO_ADDRESS:
         raise ClaraError("Neither key nor evaluator address is set.", remedy="Set CLARA_EVALUATOR_KEY, or the address.")
@@ -115,49 +115,47 @@ async def _wallet(app: App) -> str:
         raise ClaraError(
             f"{shown}. {gap.found}.", remedy="`clara-eval serve` fills it by itself: send nothing by hand."
         )
-    if posts < FEW_POSTS:
-        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {FEW_POSTS} posts.")
+    if posts < MIN_POSTS:
+        raise ClaraError(f"{shown}.", remedy=f"Send it enough ETH for at least {MIN_POSTS} posts.")
     return shown
 
 
-async def _store(app: App) -> str:
+async def _check_store(app: App) -> str:
     await app.store.entry("preflight", "nothing")
     return app.settings.database_url.split("@")[-1].split("?")[0]
 
 
 async def check_resources(app: App) -> str:
-    """Say in one sentence what the service needs; ClaraError if it has less."""
-    files, space, memory = _allowed(resource.RLIMIT_NOFILE), _allowed(resource.RLIMIT_AS) / _MB, _memory() / _MB
-    # Name, needed, allowed, remedy.
-    found = [
-        ("file descriptors", FILES, files, "Raise `ulimit -n` or LimitNOFILE."),
-        ("MB of memory", MEMORY_BYTES // _MB, memory, "Raise the memory limit."),
-        ("MB of address space", ADDRESS_BYTES // _MB, space, "Raise `ulimit -v`."),
+    """Return one sentence on the resources that the service needs; ClaraError if it has less."""
+    found = [  # name, needed, allowed, remedy
+        ("file descriptors", FILES, _hard_limit(resource.RLIMIT_NOFILE), "Raise `ulimit -n` or LimitNOFILE."),
+        ("MB of memory", MEMORY_BYTES // _MB, _memory_limit() / _MB, "Raise the memory limit."),
+        ("MB of address space", ADDRESS_BYTES // _MB, _hard_limit(resource.RLIMIT_AS) / _MB, "Raise `ulimit -v`."),
     ]
     if not is_sqlite(app.settings.database_url):
-        ((free,),) = await app.store.driver.fetch(_FREE)
+        ((free,),) = await app.store.driver.fetch(_FREE_CONNECTIONS)
         found.append(("Postgres connections", CONNECTIONS, free, "Raise max_connections, or end other clients."))
-    words = ", ".join(
+    needs = ", ".join(
         f"{needed:,} {name} ({'no limit' if allowed == float('inf') else f'{allowed:,.0f} allowed'})"
         for name, needed, allowed, _ in found
     )
     if short := [remedy for _, needed, allowed, remedy in found if allowed < needed]:
-        raise ClaraError(f"The service needs {words}.", remedy=" ".join(short))
-    return f"needs {words}"
+        raise ClaraError(f"The service needs {needs}.", remedy=" ".join(short))
+    return f"needs {needs}"
 
 
-def _memory() -> float:
+def _memory_limit() -> float:
     text = _MEMORY_LIMIT.read_text(encoding="ascii").strip() if _MEMORY_LIMIT.is_file() else "max"
     return float(text) if text.isdigit() else float("inf")
 
 
-def _allowed(kind: int) -> float:
-    """The hard limit: the service raises the soft one to it."""
+def _hard_limit(kind: int) -> float:
+    """Return the hard limit, to which the service raises the soft one."""
     _, hard = resource.getrlimit(kind)
     return float("inf") if hard == resource.RLIM_INFINITY else float(hard)
 
 
-async def _judges(app: App) -> str:
+async def _check_jury(app: App) -> str:
     models = await check_judges(app.settings)
     return app.settings.judges.replace(",", ", ") + (
         "" if models else "; no model: a challenge whose config needs one cannot be evaluated"
@@ -185,7 +183,6 @@ async def spending(settings: Settings, since: int) -> dict[str, list[SpendLine]]
 async def evaluate_now(
     settings: Settings, address: Address, request: EvaluationRequest
 ) -> tuple[Evaluation, dict[str, object]]:
-    """Evaluate a challenge: how that ended, and the document about it."""
     async with open_app(settings) as app:
         done = await evaluate(app, address, request)
         scores = await read_document(app.store, app.chain_id, scores_key(address)) or {}
@@ -193,9 +190,9 @@ async def evaluate_now(
 
 
 def list_settings(settings: Settings) -> tuple[list[dict[str, str | None]], list[str]]:
-    """Every setting, and a warning for each CLARA_… name that is none.
+    """Return every setting, and a warning for each CLARA_… name that is not one.
 
-    A secret's value is hidden, and of an address that may hold one only the host is shown.
+    Secrets are hidden; of a URL that may hold one, only the host is shown.
     """
     given, rows = given_names(), list[dict[str, str | None]]()
     for name, field in Settings.model_fields.items():
@@ -205,8 +202,8 @@ def list_settings(settings: Settings) -> tuple[list[dict[str, str | None]], list
             value = "(hidden)"
         elif not field.repr and value and source != "default":
             value = _host_of(value)
-        told = {"value": value, "default": field.default}
-        shown = {key: None if one is None else str(one) for key, one in told.items()}
+        values = {"value": value, "default": field.default}
+        shown = {key: None if one is None else str(one) for key, one in values.items()}
         rows.append({"name": alias, **shown, "source": source})
     return rows, unknown_settings()
 
@@ -220,7 +217,7 @@ def _host_of(url: str) -> str:
 
 
 def unknown_settings() -> list[str]:
-    """A warning for each CLARA_… name that is no setting, with the one that may be meant."""
+    """Return a warning for each CLARA_… name that is not a setting, with the closest one."""
     warnings, known = [], [str(field.alias) for field in Settings.model_fields.values()]
     for name in unknown_names(given_names()):
         close = difflib.get_close_matches(name, known, n=1)
@@ -229,19 +226,19 @@ def unknown_settings() -> list[str]:
 
 
 def new_key(path: Path, password: SecretStr) -> Address:
-    """Write a new key; its password is long and varied, because a keystore can be tried offline."""
+    """Write a new keystore; a weak password is refused, because it can be guessed offline."""
     text = password.get_secret_value()
-    if len(text) < SHORTEST_PASSWORD or len(set(text)) < FEWEST_SIGNS:
+    if len(text) < MIN_PASSWORD_CHARS or len(set(text)) < MIN_DISTINCT_CHARS:
         raise ConfigError(
-            f"The password of the keystore is weak: fewer than {SHORTEST_PASSWORD} characters, or fewer than "
-            f"{FEWEST_SIGNS} different ones.",
+            f"The password of the keystore is weak: fewer than {MIN_PASSWORD_CHARS} characters, or fewer than "
+            f"{MIN_DISTINCT_CHARS} different ones.",
             remedy="Choose several random words.",
         )
     return new_keystore(path, password)
 
 
 def back_up(database_url: str, target: Path) -> int:
-    """Write everything that is committed, also what is still in the write-ahead log, and return the bytes."""
+    """Copy all committed data, including the write-ahead log; return the size in bytes."""
     if not is_sqlite(database_url):
         raise ConfigError(
             "CLARA_DATABASE_URL is a Postgres database, which its own tool backs up.",

@@ -1,4 +1,4 @@
-"""Plan an action as unsigned transactions, and send them with the local wallet after a yes."""
+"""Plan an action as unsigned transactions, and send them with the local wallet once confirmed."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from clara_eval.core.untrusted import fence
 from clara_eval.documents.actions import ActResult, SentTransaction, UnsignedTransaction
 from clara_eval.store.sql_store import SqlStore
 
-REHEARSALS = 6  # a node behind a balancer may not know the previous transaction's block yet: look again that often
-AGAIN_SECONDS = 0.5
-UNKNOWN_GAS = 500_000  # assumed for a transaction whose gas cannot be estimated yet
-FORGOTTEN_SECONDS = 600  # a plan of which nothing was signed for so long is planned anew
+REHEARSALS = 6  # attempts: a node behind a load balancer may not have the previous transaction's block yet
+RETRY_SECONDS = 0.5
+ASSUMED_GAS = 500_000  # for a transaction whose gas cannot be estimated yet
+FORGOTTEN_SECONDS = 600  # age after which a plan with nothing signed is planned anew
 
 Report = Callable[[int, int, str], Awaitable[None]]
 Sent = tuple[str, TransactionReceipt]  # the description of a transaction, and its receipt in a block
@@ -67,32 +67,29 @@ class Plan:
     spends: Spending | None = None
     warnings: tuple[str, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
-    publishes: bytes | None = None
-    """Content that has to be pinned before the transactions name its place, and not before somebody said yes."""
+    publishes: bytes | None = None  # content to pin before a transaction names its URI, but only once confirmed
     place: str = ""  # the URI of that content
-    is_first_part: bool = False
-    """Whether the action has to be planned again after this, because it depends on the outcome."""
+    is_first_part: bool = False  # the rest is planned afterwards, because it depends on the outcome
 
 
-MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]
-"""Makes the plan; the number is the agent id that the plan's own first part has just registered, if it has."""
+MakePlan = Callable[[Caller, int | None], Awaitable[Plan]]  # the number is the agent id that its first part registered
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that a caller wants done; equal requests have equal keys."""
+    """One request of a caller; equal requests have equal keys, so that a repeated one resumes."""
 
     key: str
     plan: MakePlan
 
     @classmethod
     def of(cls, verb: str, request: object, plan: MakePlan) -> Action:
-        """`request` is a frozen dataclass or text that tells two requests of this verb apart."""
+        """Build an action whose key hashes the repr of `request`, a frozen dataclass or text."""
         return cls(f"{verb}/{keccak_hex(repr(request).encode('utf-8', errors='surrogatepass'))[2:34]}", plan)
 
 
 def sender_of(caller: Caller, sender: str | None) -> Address | None:
-    """Who acts: the local wallet, else the address that the caller names."""
+    """Return the local wallet's address, else the one that the caller names."""
     named = to_address(sender, what="sender") if sender else None
     if caller.account is None:
         return named
@@ -117,7 +114,7 @@ def transaction(to: Address, data: bytes, description: str) -> Transaction:
 async def with_gas(
     caller: Caller, sender: Address | None, first: Transaction, *rest: Transaction
 ) -> tuple[Transaction, ...]:
-    """Add the node's estimate to the first; a contract that would refuse raises here, before anything is signed."""
+    """Add the gas estimate to the first; a call that would revert raises here, before signing."""
     if sender is None:
         return first, *rest
     call = ContractCall("", "", first.to, bytes.fromhex(first.data[2:]), first.description)
@@ -128,17 +125,17 @@ async def with_gas(
 
 
 def would_be_refused(planned: Transaction, refused: ContractRefused) -> CannotAct:
-    """Say a contract's refusal; its own words, which a stranger may have written, are fenced."""
-    refusal, said = refused.refusal, str(refused.refusal)
+    """Build the error for a contract's refusal; its own text is untrusted and fenced."""
+    refusal, reason = refused.refusal, str(refused.refusal)
     if refusal is None:
-        said = "The contract refused, without a reason that we know."
+        reason = "The contract refused, without a reason that we know."
     elif refusal.name == "Error":
-        said = f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
-    return CannotAct(f"{planned.description} would be refused: {said}")
+        reason = f"A contract refused in its own words:\n{fence(str(refusal.values[0]), 'contract')['text']}"
+    return CannotAct(f"{planned.description} would be refused: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class _StartedPlan:
     """A plan as recorded before its first step."""
 
     number: str
@@ -149,18 +146,17 @@ class _Started:
         return f"{self.plan.action}:{self.number}:{step}"
 
 
-_STARTED = TypeAdapter(_Started)
+_STARTED_PLAN = TypeAdapter(_StartedPlan)
 
 
 async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
-    """The plan of this action if it was begun and did not end."""
-    store = await caller.store.existing() if caller.account is not None else None
-    if store is None or caller.account is None:
+    """Return the plan of this action if it was started and has not ended."""
+    if caller.account is None or (store := await caller.store.existing()) is None:
         return None
     run = f"{caller.chain_id}:{caller.account.address}"
     if (text := await store.entry(run, action.key)) is None:
         return None
-    started = _STARTED.validate_json(text)
+    started = _STARTED_PLAN.validate_json(text)
     is_signed = bool(await store.transactions(run, started.intention(0)))
     if is_signed or started.at > time.time() - FORGOTTEN_SECONDS:
         return started.plan
@@ -169,8 +165,8 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
 
 
 async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report | None) -> list[Sent]:
-    """Publish the content, send every step and wait for it; limit and ether are checked before the first."""
-    await _publish(caller, plan)
+    """Pin the content, check limit and balance, then send each step and wait for it."""
+    await _pin_content(caller, plan)
     account = caller.account
     if account is None:
         remedy = "Set CLARA_WALLET_KEY, or sign the transactions yourself."
@@ -179,7 +175,7 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
         raise CannotAct(f"The plan is for {plan.sender}, not for the local wallet {account.address}.")
     check_limit(caller, plan.spends)
     balance = await caller.chain.blocks.balance(account.address)
-    gas = sum(with_margin(planned.gas or UNKNOWN_GAS) for planned in plan.transactions)
+    gas = sum(with_margin(planned.gas or ASSUMED_GAS) for planned in plan.transactions)
     needed = gas * (await account.fees()).max_fee_per_gas
     if balance < needed:
         has, wanted = (f"{Decimal(wei).scaleb(-18):.9f}".rstrip("0").rstrip(".") for wei in (balance, needed))
@@ -190,16 +186,16 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
     if plan.spends is not None:
         account.permit_spending(plan.spends.token.address, plan.spends.units)
     store, run = await caller.store.opened(), f"{caller.chain_id}:{account.address}"
-    mine = _Started(secrets.token_hex(8), int(time.time()), replace(plan, publishes=None))
-    kept = await store.add_entry(run, action.key, _STARTED.dump_json(mine).decode())
-    started = _STARTED.validate_json(kept)
-    steps = _Steps(caller, TransactionSender(account, store, caller.pace), store, run, started)
+    mine = _StartedPlan(secrets.token_hex(8), int(time.time()), replace(plan, publishes=None))
+    kept = await store.add_entry(run, action.key, _STARTED_PLAN.dump_json(mine).decode())
+    started = _STARTED_PLAN.validate_json(kept)
+    steps = _StepSender(caller, TransactionSender(account, store, caller.pace), store, run, started)
     sent: list[Sent] = []
     try:
         for number, planned in enumerate(started.plan.transactions):
             if report is not None:
                 await report(number, len(started.plan.transactions), planned.description)
-            with naming_sent(sent):
+            with append_sent_to_errors(sent):
                 sent.append(await steps.send(number))
     except CannotAct:
         if await steps.is_over():
@@ -212,18 +208,18 @@ async def send_plan(caller: Caller, action: Action, plan: Plan, report: Report |
 
 
 @contextmanager
-def naming_sent(sent: Sequence[Sent]) -> Iterator[None]:
-    """Add what is already in a block to an error."""
+def append_sent_to_errors(sent: Sequence[Sent]) -> Iterator[None]:
+    """Add the transactions that are already in a block to an error's remedy."""
     try:
         yield
     except ClaraError as bad:
-        done = (f"Already in block {found.block_number}: {words} ({found.tx_hash})." for words, found in sent)
+        done = (f"Already in block {found.block_number}: {step} ({found.tx_hash})." for step, found in sent)
         bad.remedy = " ".join([bad.remedy, *done]).strip()
         raise
 
 
 def check_limit(caller: Caller, spends: Spending | None) -> None:
-    """Refuse what is above the wallet's limit, and tokens of unknown worth."""
+    """Refuse spending above the wallet's limit, or in a token of unknown worth."""
     limit = caller.settings.wallet_limit_usd
     if spends is None or limit is None:
         return
@@ -241,51 +237,51 @@ def check_limit(caller: Caller, spends: Spending | None) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Steps:
+class _StepSender:
     caller: Caller
     sender: TransactionSender
     store: SqlStore
     run: str
-    started: _Started
+    started: _StartedPlan
 
     async def send(self, number: int) -> Sent:
-        """Send one step; a node that is behind or does not answer is asked again for a while."""
+        """Send one step; retry for a while if the node lags or does not answer."""
         planned, pace = self.started.plan.transactions[number], self.caller.pace
         data = bytes.fromhex(planned.data.removeprefix("0x"))
         call = ContractCall(self.run, self.started.intention(number), planned.to, data, planned.description)
 
         async def is_done(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
-            return None  # only this transaction is the person's; no other can take its place
+            return None  # no other transaction can have done this step
 
         end, tries = pace.now() + pace.give_up_after_seconds, REHEARSALS if number else 1
         while True:
             try:
-                return await self._sent(planned, await self.sender.send(call, is_done))
+                return await self._confirm(planned, await self.sender.send(call, is_done))
             except CannotPublish as refused:
                 tries -= 1
                 if tries <= 0 and isinstance(refused, ContractRefused):
                     raise would_be_refused(planned, refused) from refused
                 if tries <= 0:
                     raise CannotAct(refused.message, remedy=refused.remedy) from refused
-                await pace.sleep(AGAIN_SECONDS)
+                await pace.sleep(RETRY_SECONDS)
             except Temporary as bad:
-                rows = await self._rows(number)
+                rows = await self._attempts(number)
                 if not rows:
                     raise
                 if pace.now() >= end:
-                    raise self._unknown(planned, rows[-1].tx_hash) from bad
+                    raise self._not_in_block(planned, rows[-1].tx_hash) from bad
                 await pace.sleep(pace.poll_seconds)
 
     async def is_over(self) -> bool:
-        """Whether no transaction of the plan is still pending."""
-        rows = [row for number in range(len(self.started.plan.transactions)) for row in await self._rows(number)]
+        """Return whether no transaction of the plan is still pending."""
+        rows = [row for number in range(len(self.started.plan.transactions)) for row in await self._attempts(number)]
         account = self.sender.account
         return all([await account.is_nonce_gone(row.nonce) for row in rows]) and not await account.is_pending(rows)
 
-    async def _rows(self, number: int) -> list[StoredTransaction]:
+    async def _attempts(self, number: int) -> list[StoredTransaction]:
         return await self.store.transactions(self.run, self.started.intention(number))
 
-    async def _sent(self, planned: Transaction, receipt: Receipt) -> Sent:
+    async def _confirm(self, planned: Transaction, receipt: Receipt) -> Sent:
         if receipt.outcome is SendOutcome.REVERTED:
             raise CannotAct(
                 f"{planned.description}: the transaction {receipt.tx_hash} was reverted.",
@@ -293,10 +289,10 @@ class _Steps:
             )
         found = await self.caller.chain.blocks.receipt(receipt.tx_hash or "")
         if receipt.outcome is not SendOutcome.CONFIRMED or found is None:
-            raise self._unknown(planned, receipt.tx_hash or "")
+            raise self._not_in_block(planned, receipt.tx_hash or "")
         return planned.description, found
 
-    def _unknown(self, planned: Transaction, tx_hash: str) -> Temporary:
+    def _not_in_block(self, planned: Transaction, tx_hash: str) -> Temporary:
         place = self.caller.explorer("tx", tx_hash) or tx_hash
         return Temporary(
             f"{planned.description}: sent as {tx_hash}, but it is not in a block yet.",
@@ -306,7 +302,7 @@ class _Steps:
 
 
 async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> Plan:
-    """Plan an action, or go on with one that was begun; if only shown, a refusal of the wallet is a warning."""
+    """Plan an action, or resume one; if only shown, exceeding the wallet's limit is a warning."""
     plan = await unfinished_plan(caller, action) or await action.plan(caller, None)
     if caller.account is None:
         return plan
@@ -322,26 +318,26 @@ async def prepare(caller: Caller, action: Action, *, is_shown: bool = False) -> 
 async def perform(
     caller: Caller, action: Action, *, confirmed: Literal["yes", "no", "unasked"], report: Report | None = None
 ) -> ActResult:
-    """Plan an action, and send it if there is a wallet and a yes."""
+    """Plan an action, and send it if a wallet is set and the caller confirmed."""
     if caller.account is None:
         plan = await prepare(caller, action)
-        await _publish(caller, plan)
-        return _document(caller, plan, "unsigned")
+        await _pin_content(caller, plan)
+        return _build_result(caller, plan, "unsigned")
     if confirmed != "yes":
         plan = await prepare(caller, action, is_shown=True)
-        return _document(caller, plan, "declined" if confirmed == "no" else "needs_confirmation")
+        return _build_result(caller, plan, "declined" if confirmed == "no" else "needs_confirmation")
     async with caller.sending:
         plan = await prepare(caller, action)
         sent = await send_plan(caller, action, plan, report)
         if plan.is_first_part:
-            with naming_sent(sent):
-                plan = await _second_part(caller, action, plan, sent)
+            with append_sent_to_errors(sent):
+                plan = await _plan_second_part(caller, action, plan, sent)
                 sent += await send_plan(caller, action, plan, report)
-    return _document(caller, plan, "sent", sent)
+    return _build_result(caller, plan, "sent", sent)
 
 
-async def _publish(caller: Caller, plan: Plan) -> None:
-    """Pin content once it is sure to be submitted: with a yes, or with transactions for another wallet to sign."""
+async def _pin_content(caller: Caller, plan: Plan) -> None:
+    """Pin the plan's content, once it is confirmed or handed out for another wallet to sign."""
     if plan.publishes is None:
         return
     pinned = await caller.contents.pin(plan.publishes)
@@ -352,8 +348,8 @@ async def _publish(caller: Caller, plan: Plan) -> None:
         )
 
 
-async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[Sent]) -> Plan:
-    """Plan what follows the first part, once the node knows that part: it must not be sent again."""
+async def _plan_second_part(caller: Caller, action: Action, first: Plan, sent: Sequence[Sent]) -> Plan:
+    """Plan the second part once the node knows the first, which must not be sent again."""
     address, owner = first.transactions[-1].to, first.sender
     emitted = IdentityRegistryContract.agents_in(sent[-1][1].logs, address, owner) if owner else []
     agent_id = emitted[-1] if emitted else None  # None: the registry emits no events
@@ -363,11 +359,11 @@ async def _second_part(caller: Caller, action: Action, first: Plan, sent: Sequen
             plan = await action.plan(caller, agent_id)
             if not plan.is_first_part:
                 return plan
-        await caller.pace.sleep(AGAIN_SECONDS)
+        await caller.pace.sleep(RETRY_SECONDS)
     raise Temporary("The node does not know the first transaction's block yet.", remedy="Call this again in a moment.")
 
 
-def _document(
+def _build_result(
     caller: Caller,
     plan: Plan,
     outcome: Literal["unsigned", "needs_confirmation", "declined", "sent"],
@@ -400,9 +396,9 @@ def _document(
                 blockNumber=found.block_number,
                 gasUsed=found.gas_used,
                 explorerUrl=caller.explorer("tx", found.tx_hash),
-                description=words,
+                description=step,
             )
-            for words, found in sent
+            for step, found in sent
         ],
         warnings=list(plan.warnings),
         details=dict(plan.details),

@@ -1,4 +1,4 @@
-"""Plan a post: read the terms, check harness, money and duplicates, and build the transactions."""
+"""Plan a post: check terms, harness, funds and duplicates, and build the transactions."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ _INSTEAD = {
     "public": "the public harness counts, or none where the config has none",
     "fail": "nobody is ranked and expire() splits the prize",
 }
-NEWEST = 200
-"""Among how many of the newest challenges the poster's own are looked for, so that a repeated request pays once."""
-OWN = 20  # how many of those are compared with this one
+NEWEST_SEARCHED = 200  # newest challenges in which duplicates are searched, so that a repeated request pays once
+OWN_COMPARED = 20  # newest of the poster's own among those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """What a poster wants, in the poster's words."""
+    """A challenge as the poster describes it."""
 
     title: str
     problem_statement: str
@@ -49,7 +48,7 @@ class Posting:
     evaluator: Literal["clara", "self"] = "clara"
     scoring_window: str = "3 days"
     payout: str | tuple[int, ...] = ""
-    """Empty is top1, top3 or top5 by the number of winners, else equal shares; without a number top3."""
+    """Empty: top1, top3 or top5 by the number of winners, else equal shares; without a number top3."""
     winner_count: int | None = None
     token: str | None = None
     skills: tuple[str, ...] = ()
@@ -65,7 +64,7 @@ class ChallengeTerms:
     fee: Fee
     bond: int
     quote_micro_usd: int | None
-    on_chain: dict[str, Any]  # what the factory takes, by the contract's names
+    on_chain: dict[str, Any]  # arguments of `createChallenge`, by the contract's names
 
     @property
     def escrow(self) -> int:
@@ -124,7 +123,7 @@ def _warnings(caller: Caller, posting: Posting, config: EvalConfig | None, terms
     return found
 
 
-async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
+async def check_posted_harness(caller: Caller, posting: Posting, config: EvalConfig | None) -> tuple[str, ...]:
     spec = config.harness if config else None
     is_committed = posting.private_set_hash.lower() != NO_HASH
     if spec is None:
@@ -145,8 +144,8 @@ async def checked_harness(caller: Caller, posting: Posting, config: EvalConfig |
     if spec.source is None or spec.reference is None:
         return option
     if not caller.is_local:
-        told = "The harness was not run on its reference: only your own machine does that (clara-eval harness check)."
-        return (*option, told)
+        note = "The harness was not run on its reference: only your own machine does that (clara-eval harness check)."
+        return (*option, note)
     harness = Harness(spec.language, spec.source)
     try:
         with closing(open_machine(caller.settings)) as machine:
@@ -165,7 +164,7 @@ def post(posting: Posting, sender: str | None = None) -> perform.Action:
 
 async def plan_post(caller: Caller, posting: Posting, sender: str | None = None) -> perform.Plan:
     poster = perform.sender_of(caller, sender)
-    _check_words(posting)
+    _check_text(posting)
     is_for_clara = posting.evaluator == "clara"
     config = parse_eval_config(posting.eval_config) if posting.eval_config.strip() else None
     if config is None and is_for_clara:
@@ -174,10 +173,10 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
             path="evalConfigJSON",
             remedy='Give {"version": 1, "features": […], "criteria": "…"}, or evaluator "self" to score yourself.',
         )
-    unchecked = await checked_harness(caller, posting, config)
+    harness_warnings = await check_posted_harness(caller, posting, config)
     terms = await _terms(caller, posting, config, poster)
-    await _refuse_twice(caller, posting, terms, poster)
-    transactions = await _transactions(caller, terms, poster)
+    await _refuse_duplicate(caller, posting, terms, poster)
+    transactions = await _build_transactions(caller, terms, poster)
     lacking = await missing_model_of(caller.records, caller.settings, config) if config and is_for_clara else []
     total, prize, bond, charged = (
         amounts.show_amount(units, terms.token)
@@ -196,12 +195,12 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         summary=f"Prize {prize} for {winners}, bond {bond}, total {total}. {judge}{quote} "
         "The contract pays every place whatever its quality: a test that all must pass only puts the others last.",
         spends=perform.Spending(terms.token, terms.total),
-        warnings=(*lacking, *unchecked, *_warnings(caller, posting, config, terms)),
+        warnings=(*lacking, *harness_warnings, *_warnings(caller, posting, config, terms)),
         details=_details(posting, terms),
     )
 
 
-def _check_words(posting: Posting) -> None:
+def _check_text(posting: Posting) -> None:
     if not posting.title.strip() or len(posting.title) > 200:
         raise BadInput("The title is empty or longer than 200 characters.", path="title")
     if not posting.problem_statement.strip():
@@ -220,7 +219,7 @@ def _check_words(posting: Posting) -> None:
 
 async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, poster: Address | None) -> ChallengeTerms:
     head = await caller.chain.blocks.head()
-    token, now = await _token(caller, posting, head), head.timestamp
+    token, now = await _find_token(caller, posting, head), head.timestamp
     deadline = amounts.parse_deadline(posting.deadline, now)
     window = amounts.parse_span(posting.scoring_window)
     if not window:
@@ -245,7 +244,7 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
             remedy='Set CLARA_API_URL to the service or CLARA_EVALUATOR_ADDRESS, or post with evaluator "self".',
         )
     quote = quote_posting(caller.settings, config, posting.expected_entries or USUAL_ENTRIES) if config else 0
-    charged = _fee(caller, posting, token, quote)
+    charged = _compute_fee(caller, posting, token, quote)
     rate = await caller.chain.challenges.factory(caller.factory).one(head, "posterBondRate")
     uri = build_metadata(
         title=posting.title,
@@ -272,8 +271,8 @@ async def _terms(caller: Caller, posting: Posting, config: EvalConfig | None, po
     return ChallengeTerms(token, charged, charged.escrow * rate // 10_000, quote, on_chain)
 
 
-def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None) -> Fee:
-    """Compute the fee, which a token of unknown worth cannot pay."""
+def _compute_fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None) -> Fee:
+    """Compute the fee; BadInput if it is due in a token of unknown worth."""
     mode = caller.settings.fee_mode if posting.evaluator == "clara" else "platform"
     is_dollar = caller.is_dollar(token.address)
     if mode != "platform" and not is_dollar:
@@ -285,8 +284,8 @@ def _fee(caller: Caller, posting: Posting, token: PrizeToken, quote: int | None)
     return fee(mode, amounts.parse_amount(posting.prize, token, is_dollar=is_dollar), token.decimals, quote)
 
 
-async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
-    """The token at this address, or with this symbol: the dollar, Base's WETH, or one of CLARA_WALLET_TOKENS."""
+async def _find_token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
+    """Find the token by address, or by symbol: the dollar, Base's WETH or one of CLARA_WALLET_TOKENS."""
     wanted, network = posting.token or caller.settings.network.usdc, caller.settings.network_name
     if wanted is None:
         raise BadInput(
@@ -312,14 +311,14 @@ async def _token(caller: Caller, posting: Posting, head: Block) -> PrizeToken:
     )
 
 
-async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None) -> None:
+async def _refuse_duplicate(caller: Caller, posting: Posting, terms: ChallengeTerms, poster: Address | None) -> None:
     if poster is None or posting.allow_duplicate:
         return
-    newest = (await addresses(caller))[-NEWEST:]
+    newest = (await addresses(caller))[-NEWEST_SEARCHED:]
     posters = await caller.chain.challenges.posters_of(newest)
     own = [address for address, found in zip(newest, posters, strict=True) if found == poster]
     ours = terms.on_chain
-    for found in await challenges_at(caller, own[-OWN:]):
+    for found in await challenges_at(caller, own[-OWN_COMPARED:]):
         if (
             found.status is ChallengeStatus.OPEN
             and (found.poster, found.evaluator, found.token.address) == (poster, ours["evaluator"], ours["token"])
@@ -327,11 +326,11 @@ async def _refuse_twice(caller: Caller, posting: Posting, terms: ChallengeTerms,
             and found.eval_config_hash == ours["evalConfigHash"]
             and abs(found.deadline - ours["deadline"]) < 3600
         ):
-            said = f"You already posted this: {found.address} is open with the same config and prize."
-            raise CannotAct(said, see="duplicate", about=found.address)
+            message = f"You already posted this: {found.address} is open with the same config and prize."
+            raise CannotAct(message, see="duplicate", about=found.address)
 
 
-async def _transactions(
+async def _build_transactions(
     caller: Caller, terms: ChallengeTerms, poster: Address | None
 ) -> tuple[perform.Transaction, ...]:
     escrow = amounts.show_amount(terms.escrow, terms.token)

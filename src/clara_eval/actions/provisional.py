@@ -1,4 +1,4 @@
-"""Measure the entries of an open challenge as far as everything is public: by tools alone, in bounded work."""
+"""Measure public entries of an open challenge with tools alone, a bounded number per call."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from clara_eval.documents.store_keys import provisional_key
 from clara_eval.harness import Machine
 from clara_eval.submissions.model import MAX_BYTES, Rejected, check_submission, is_data_uri, read_data_uri
 
-MOST_ENTRIES = 100  # entries on a provisional board, the earliest: a flood of later ones costs nothing
+MAX_ENTRIES = 100  # earliest entries on a provisional board, so that a flood of later ones costs nothing
 NOT_ON_CHAIN = "Not on chain: it is fetched and measured after entries close."
 TOO_SLOW = "Not measured: it takes too long while entries are open."
 
 
 async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: int) -> tuple[int, bool]:
-    """Measure at most `most` new entries of an open challenge; return how many, and whether some are left."""
+    """Measure at most `most` new entries; return their number, and whether some are left."""
     try:
         content = read_data_uri(challenge.challenge_uri, METADATA_BYTES).content
         config = read_metadata(content, challenge.eval_config_hash).config
@@ -35,11 +35,11 @@ async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: in
     known = {row.hash: row for row in old.entries} if old else {}
     current = await ports.chain.challenges.challenge_at(challenge.address, head)
     entries: list[Submission | None] = [None] if config.harness and config.harness.reference is not None else []
-    entries += sorted(current.submissions, key=lambda one: one.submitted_at)[:MOST_ENTRIES]
+    entries += sorted(current.submissions, key=lambda one: one.submitted_at)[:MAX_ENTRIES]
     rows, done, left = list[ProvisionalEntry](), 0, False
 
     async def save() -> None:
-        board = ProvisionalBoard(entries=sorted(rows, key=lambda row: _order(row, schema)), at=head.timestamp)
+        board = ProvisionalBoard(entries=sorted(rows, key=lambda row: _sort_key(row, schema)), at=head.timestamp)
         await ports.store.put(challenge.chain_id, key, board.model_dump_json())
 
     for one in entries:
@@ -52,8 +52,8 @@ async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: in
             rows.append(row.model_copy(update={"problem": NOT_ON_CHAIN}))
         elif done < most:
             rows.append(row.model_copy(update={"problem": TOO_SLOW}))
-            await save()  # a run that is cut off is not tried again
-            rows[-1] = row.model_copy(update=await _measured(ports.machine, config, schema, one))
+            await save()  # an interrupted run is not tried again
+            rows[-1] = row.model_copy(update=await _measure_entry(ports.machine, config, schema, one))
             done += 1
         else:
             left = True
@@ -61,10 +61,10 @@ async def measure_open(ports: Ports, challenge: Challenge, head: Block, most: in
     return done, left
 
 
-async def _measured(
+async def _measure_entry(
     machine: Machine, config: EvalConfig, schema: FeatureSchema, submission: Submission | None
 ) -> dict[str, object]:
-    """What tools say; without a submission about the reference. Inputs that the final run draws are others here."""
+    """Measure a submission, or the reference if None; the final run may draw other inputs."""
     text, source = (config.harness and config.harness.reference) or "", None
     if submission is not None:
         try:
@@ -79,8 +79,8 @@ async def _measured(
     return {"facts": {one.name: known.get(one.name) for one in schema.judged if one.source == "measured"}}
 
 
-def _order(row: ProvisionalEntry, schema: FeatureSchema) -> list[tuple[bool, float]]:
-    """The heaviest fact that differs decides; a missing one is last."""
+def _sort_key(row: ProvisionalEntry, schema: FeatureSchema) -> list[tuple[bool, float]]:
+    """Return a sort key: features by weight; a missing value is last."""
     found = []
     for one in sorted((one for one in schema.judged if one.better), key=lambda one: -one.weight):
         value = row.facts.get(one.name)

@@ -1,4 +1,4 @@
-"""Publish posted results at every configured place, and give feedback on their agents: once, within a gas budget."""
+"""Publish posted results at every place, and give feedback on agents once, within a gas budget."""
 
 from __future__ import annotations
 
@@ -39,14 +39,12 @@ from clara_eval.store.publication.publish_documents import (
 from clara_eval.store.trace_archive import archived_trace, trace_keccak
 
 _log = structlog.get_logger(__name__)
-AFTER_POST_SECONDS = 60.0  # for all places; what is not out by then goes on at the next tick
+AFTER_POST_SECONDS = 60.0  # for all places together; the rest is published at the next tick
 _LEASE_SECONDS = 30.0
-LIVE_SECONDS = 30.0
-"""Between two looks at a running round: at most 120 writes of its status an hour, for $0.0006 at Cloudflare."""
-LIVE_PUT_SECONDS = 10.0  # for one look: a place that hangs keeps nothing waiting for longer
-FEEDBACK = "feedback:"
-"""Before the address of every challenge whose feedback is planned; the document says what is given already."""
-MOST_REFUSALS = 3  # a registry that takes a call in rehearsal and reverts it when it is mined costs gas each time
+LIVE_SECONDS = 30.0  # interval of live updates: at most 120 status writes per hour, $0.0006 at Cloudflare
+LIVE_PUT_SECONDS = 10.0  # timeout of one live update at one place
+FEEDBACK_PREFIX = "feedback:"  # of the store keys of feedback plans, before the challenge's address
+MAX_REFUSALS = 3  # per agent: a call that passes the dry run and reverts in a block costs gas each time
 
 
 class NotTried(Temporary):
@@ -55,7 +53,7 @@ class NotTried(Temporary):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The end of one publication; `error` is None if the place has everything."""
+    """How one publication ended; `error` is None if the place has everything."""
 
     place: str
     address: Address
@@ -67,22 +65,22 @@ class Published:
 
     @property
     def is_outage(self) -> bool:
-        """Whether the place itself failed, and is not asked again in this round."""
+        """Return whether the place itself failed, so that it is not tried again in this round."""
         return self.error is not None and not isinstance(self.error, (Refused, Busy, NotFound))
 
 
 async def publish_after_post(app: App, address: Address) -> None:
-    """Publish at every place; failures are logged, because the post cannot be undone."""
+    """Publish at every place; failures are only logged, because the post cannot be undone."""
     for place in app.places:
         try:
-            await _within(AFTER_POST_SECONDS / len(app.places), app, place, address)
-        except Exception:  # noqa: BLE001 - a bug of ours does not make a failure of what is posted
+            await _publish_within(AFTER_POST_SECONDS / len(app.places), app, place, address)
+        except Exception:  # noqa: BLE001 - the post succeeded, and a bug here must not fail it
             _log.exception("publication_broke", challenge=address, place=place.name)
 
 
 @asynccontextmanager
-async def published_live(app: App, address: Address) -> AsyncIterator[None]:
-    """Show status and facts where keys are published each half minute while the body runs, until scores are posted."""
+async def publish_live(app: App, address: Address) -> AsyncIterator[None]:
+    """Publish status and facts every `LIVE_SECONDS` while the body runs, until scores are posted."""
     places = [place for place in app.places if place.takes_keys]
     if not places:
         yield
@@ -90,7 +88,6 @@ async def published_live(app: App, address: Address) -> AsyncIterator[None]:
     shown: dict[str, dict[str, str]] = {place.name: {} for place in places}
 
     async def show() -> None:
-        """Put what changed; a place that fails gets it the next time, and the evaluation goes on."""
         for place in places:
             try:
                 async with asyncio.timeout(LIVE_PUT_SECONDS):
@@ -98,7 +95,7 @@ async def published_live(app: App, address: Address) -> AsyncIterator[None]:
                     if pairs:
                         await place.put_keys(app.chain_id, sorted(pairs))
                         shown[place.name] |= pairs
-            except Exception as bad:  # noqa: BLE001 - what is shown, or a bug of ours, ends no evaluation
+            except Exception as bad:  # noqa: BLE001 - a failed live update must not end the evaluation
                 _log.warning("not_shown_live", challenge=address, place=place.name, problem=repr(bad))
 
     async def keep_showing() -> None:
@@ -128,9 +125,9 @@ async def _live_pairs(app: App, address: Address) -> dict[str, str]:
 async def publish_missing(
     app: App, seconds: float | None = None, *, only: Sequence[str] = (), again: bool = False
 ) -> AsyncIterator[Published]:
-    """Publish what we posted and a place lacks, or only these challenges, known to the service or not.
+    """Publish what we posted and a place lacks; `only` names challenges, known to the service or not.
 
-    All places together get so many seconds, in equal shares; `again` rewrites everything.
+    `seconds` is for all places, in equal shares; `again` rewrites everything.
     """
     index = await summaries(app.store, app.chain_id) if app.places and not only else {}
     addresses = only or [address for address, summary in index.items() if summary.postedBy == "evaluator"]
@@ -151,19 +148,19 @@ async def publish_missing(
                 if again:
                     await forget_published(app.store, place, app.chain_id, address)
                 left = None if seconds is None else max(0.0, end - time.monotonic())
-                told = await _within(left, app, place, address)
+                result = await _publish_within(left, app, place, address)
         except Busy as busy:  # the evaluation that holds the lease publishes it
-            told = Published(place.name, address, busy)
-        if told.is_outage:
+            result = Published(place.name, address, busy)
+        if result.is_outage:
             down.add(place.name)
-        if only or not isinstance(told.error, NotFound):
-            yield told
+        if only or not isinstance(result.error, NotFound):
+            yield result
 
 
 async def publish_all(
     settings: Settings, wanted: Sequence[Address], *, again: bool
 ) -> tuple[list[str], list[Published]]:
-    """Publish these challenges, or everything of ours: the places, and how each publication ended."""
+    """Publish these challenges, or all of ours; return the places and how each publication ended."""
     async with open_app(settings) as app:
         if not app.places:
             raise ConfigError(
@@ -174,7 +171,7 @@ async def publish_all(
         return [place.name for place in app.places], found
 
 
-async def _within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
+async def _publish_within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
     try:
         async with asyncio.timeout(seconds):
             is_out = await publish_documents(app.store, place, app.chain_id, address, traces_public=_is_public(app))
@@ -200,8 +197,8 @@ class FeedbackPlan:
     skipped: list[int]  # agents that the evaluator owns or acts for, or that are gone
     given: dict[str, str | None]  # by agent, the transaction
     refused: dict[str, int] = field(default_factory=dict)  # by agent, how often the registry refused
-    last_block: int = 0  # the latest one in which something was given
-    is_settled: bool = False  # the safe block has all of it: no reorg takes it away
+    last_block: int = 0  # the latest block with feedback of this plan
+    is_settled: bool = False  # the safe block has all of it: no reorg can remove it
 
     @property
     def left(self) -> list[EarnedFeedback]:
@@ -209,8 +206,8 @@ class FeedbackPlan:
 
     @property
     def wanted(self) -> list[EarnedFeedback]:
-        """All but those that the registry refuses for good."""
-        return [one for one in self.planned if self.refused.get(str(one.agent_id), 0) < MOST_REFUSALS]
+        """Return all but those that the registry refused too often."""
+        return [one for one in self.planned if self.refused.get(str(one.agent_id), 0) < MAX_REFUSALS]
 
     def refuse(self, agent: str, problem: str) -> None:
         _log.warning("feedback_refused", agent=agent, problem=problem)
@@ -226,20 +223,20 @@ _PLAN = TypeAdapter(FeedbackPlan)
 
 
 async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
-    """Give what final challenges of ours lack, oldest first, until the gas of one tick is used."""
+    """Give the feedback that our final challenges lack, oldest first, within one tick's gas."""
     registry = reputation_registry(app.settings)
     if registry is None or not app.sender.can_sign:
         return
     gas = app.settings.reputation_gas
-    rows = await app.store.items(app.chain_id, FEEDBACK)
-    done = {key.removeprefix(FEEDBACK) for key, text in rows if json.loads(text)["isDone"]}
+    rows = await app.store.items(app.chain_id, FEEDBACK_PREFIX)
+    done = {key.removeprefix(FEEDBACK_PREFIX) for key, text in rows if json.loads(text)["isDone"]}
     final = [
         (summary.scorePostedAt or 0, address)
         for address, summary in (await summaries(app.store, app.chain_id)).items()
         if summary.chainStatus == "finalized" and summary.postedBy == "evaluator" and address not in done
     ]
     for _, address in sorted(final):
-        plan = await _plan(app, registry, address)
+        plan = await _read_or_make_plan(app, registry, address)
         if plan is None:
             continue
         await _settle(app, address, plan)
@@ -257,7 +254,7 @@ async def give_missing_feedback(app: App) -> AsyncIterator[Receipt]:
                     yield await _give(app, earned, plan)
             except ContractRefused as bad:
                 plan.refuse(agent, str(bad))
-            await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+            await app.store.put(app.chain_id, FEEDBACK_PREFIX + address, plan.text)
 
 
 async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan) -> Receipt:
@@ -272,7 +269,7 @@ async def _give(app: App, earned: EarnedFeedback, plan: FeedbackPlan) -> Receipt
 
 
 async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
-    """Once the safe block has all feedback, keep what is there and give again what a reorg removed."""
+    """Check feedback once the safe block has it; what a reorg removed will be given again."""
     if plan.is_settled or plan.left or (await app.chain.blocks.safe_block()).number < plan.last_block:
         return
     for earned in plan.wanted:
@@ -283,12 +280,12 @@ async def _settle(app: App, address: Address, plan: FeedbackPlan) -> None:
             _log.warning("feedback_gone", agent=earned.agent_id, challenge=address)
             del plan.given[str(earned.agent_id)]
     plan.is_settled = not plan.left
-    await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+    await app.store.put(app.chain_id, FEEDBACK_PREFIX + address, plan.text)
 
 
-async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:
-    """Plan once what is said; None while the result is not certain."""
-    text = await app.store.get(app.chain_id, FEEDBACK + address)
+async def _read_or_make_plan(app: App, registry: Address, address: Address) -> FeedbackPlan | None:
+    """Return the stored plan, else make and store it; None while the result is not final."""
+    text = await app.store.get(app.chain_id, FEEDBACK_PREFIX + address)
     if text is not None:
         return _PLAN.validate_json(text)
     safe = await app.chain.blocks.safe_block()
@@ -298,7 +295,7 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
     if challenge.status is not ChallengeStatus.FINALIZED or scores is None:
         return None
     if archived is None or scores.traceDigest != archived.digest or scores.postedBy != "evaluator":
-        plan = FeedbackPlan([], [], {})  # made in another life of this store: there is no trace to point at
+        plan = FeedbackPlan([], [], {})  # this store does not have the posted trace, to which feedback points
     else:
         if await app.chain.agents.reputation(registry).one(safe, "getIdentityRegistry") != challenge.identity_registry:
             raise BadInput(
@@ -326,5 +323,5 @@ async def _plan(app: App, registry: Address, address: Address) -> FeedbackPlan |
             if agent not in skipped
         ]
         plan = FeedbackPlan(planned, skipped, {})
-    await app.store.put(app.chain_id, FEEDBACK + address, plan.text)
+    await app.store.put(app.chain_id, FEEDBACK_PREFIX + address, plan.text)
     return plan

@@ -1,4 +1,4 @@
-"""Read what evaluations left in the store, as far as the reader may see it; REST and the pages show nothing else."""
+"""Read stored results as far as the reader may see them; REST and pages show nothing else."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.trace_archive import archived_trace, stream_trace
 
 TRACE_FORMAT = FORMAT
-Bodies = dict[str, Any]  # entries of a trace by key, or one of them: checked when it was written
-LARGEST_FIELD = 25  # entries of a round beyond which the ratings are not made again for a page
+Bodies = dict[str, Any]  # entries of a trace by key, or one of them; checked when written
+LARGEST_FIELD = 25  # entries; larger rounds are not rated again for a page
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceChange:
-    """These rivals' games turned, and the place after it; no rivals if nothing of its own would have done."""
+    """The rivals whose reversed games move an entry across the pay line, if any, and its place then."""
 
     rivals: tuple[str, ...]
     place: int
 
 
 def turning_point(account: str, places: Sequence[str], games: Sequence[Result], paid: int) -> PlaceChange | None:
-    """Find which of its own games would have moved an entry across the pay line; None if these games do not say."""
+    """Find which of its own games would move an entry across the pay line; None if unknown."""
     if account not in places or not 0 < paid < len(places) <= LARGEST_FIELD or not games:
         return None
-    if set(_order(places, games)[:paid]) != set(places[:paid]):
+    if set(_order_by_rating(places, games)[:paid]) != set(places[:paid]):
         return None
     own = places.index(account)
     is_paid = own < paid
 
     def turn(game: Result) -> Result:
-        """Let it be won, or lost by an entry that is paid."""
+        """Return the game as won by the account, or as lost if the account is paid."""
         return game._replace(winner="first" if (game.first == account) != is_paid else "second")
 
     turned: list[str] = []
@@ -61,14 +61,14 @@ def turning_point(account: str, places: Sequence[str], games: Sequence[Result], 
         turned.append(rival)
         pairs = [{account, one} for one in turned]
         after = [turn(game) if {game.first, game.second} in pairs else game for game in games]
-        place = _order(places, after).index(account)
+        place = _order_by_rating(places, after).index(account)
         if (place < paid) != is_paid:
             return PlaceChange(tuple(turned), place + 1)
     return PlaceChange((), own + 1)
 
 
-def _order(places: Sequence[str], games: Sequence[Result]) -> list[str]:
-    """By the rating of these games; equal ones as they were posted."""
+def _order_by_rating(places: Sequence[str], games: Sequence[Result]) -> list[str]:
+    """Order by the rating of these games; ties stay in posted order."""
     items = sorted(places)
     ratings = dict(zip(items, rate(tally(items, games), b"").tolist(), strict=True))
     return sorted(places, key=lambda item: (-ratings[item], places.index(item)))
@@ -76,7 +76,7 @@ def _order(places: Sequence[str], games: Sequence[Result]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class JudgingBasis:
-    """By what a round was judged: the poster's criteria, the features with their weights, who judged."""
+    """What a round was judged by: the poster's criteria, the judges, and the weighted features."""
 
     criteria: str
     judges: tuple[str, ...]
@@ -88,16 +88,16 @@ class ResultReader:
     store: SqlStore
     chain_id: int
     traces_public: str
-    evaluator: Address | None = None  # whose challenges the service evaluates; None if that is not set
+    evaluator: Address | None = None  # whose challenges the service evaluates; None if not set
 
     async def status(self, address: Address, *, admin: bool = False) -> results.EvalStatus:
         found = await evaluation_status(self.store, self.chain_id, address, self.evaluator)
         if found is None:
-            raise _unknown(address)
+            raise _unknown_challenge(address)
         return found if admin else shown_to_all(found)
 
     async def listed(self, wanted: str | None = None, *, admin: bool = False) -> list[ChallengeSummary]:
-        """Every challenge, or those with this evaluation status, the latest deadline first."""
+        """Return every challenge, or those with this evaluation status, latest deadline first."""
         found = await summaries(self.store, self.chain_id)
         statuses = await read_many(self.store, self.chain_id, results.EvalStatus, store_keys.status_key, found)
         shown = {a: statuses.get(a) or status_without_evaluation(one, self.evaluator) for a, one in found.items()}
@@ -113,10 +113,10 @@ class ResultReader:
     async def detail(self, address: Address, *, admin: bool) -> ChallengeDetail:
         summary = await results.read(self.store, self.chain_id, results.Summary, store_keys.index_key(address))
         if summary is None:
-            raise _unknown(address)
+            raise _unknown_challenge(address)
         if summary.rules:
             summary.rules.harnessSource = await self.store.get(self.chain_id, store_keys.public_harness_key(address))
-        scores = await self._scores(address)
+        scores = await read_scores(self.store, self.chain_id, address)
         is_open = scores is not None and (admin or scores.is_posted)
         is_early = scores is None and time.time() < summary.deadline
         key = store_keys.provisional_key(address)
@@ -134,7 +134,7 @@ class ResultReader:
         )
 
     async def agent(self, agent_id: int) -> results.AgentRecord:
-        """What an agent did across challenges; NotFound if it entered none that is over."""
+        """Return an agent's record over all challenges; NotFound if it entered none that is over."""
         record = await agent_record(self.store, self.chain_id, agent_id)
         if not record.entered:
             raise NotFound(
@@ -143,11 +143,8 @@ class ResultReader:
             )
         return record
 
-    async def _scores(self, address: Address) -> Scores | None:
-        return await read_scores(self.store, self.chain_id, address)
-
     async def leaderboard(self, address: Address, *, admin: bool) -> Scores:
-        scores = await self._scores(address)
+        scores = await read_scores(self.store, self.chain_id, address)
         if scores is None:
             await self.status(address)
             raise NotFound(f"Challenge {address} has no ranking yet.", remedy="Follow its eval-status.")
@@ -156,7 +153,7 @@ class ResultReader:
         return scores
 
     def _shows_evidence(self, scores: Scores) -> bool:
-        """Facts, comparisons and criteria belong to the trace of these scores: private if traces are."""
+        """Return whether facts, comparisons and criteria are public: they are part of the trace."""
         return scores.traceDigest is not None and self.traces_public != "never"
 
     async def features_of(
@@ -176,7 +173,7 @@ class ResultReader:
         return await comparisons_of(self.store, self.chain_id, address, account, rivals) if is_shown else {}
 
     async def place_change(self, address: Address, scores: Scores, account: str) -> PlaceChange | None:
-        """Which of its own comparisons would have moved an entry across the pay line; None if that is not known."""
+        """Find which comparisons would move an entry across the pay line; None if unknown."""
         places = [row.address for row in scores.ranked]
         if account not in places or len(places) > LARGEST_FIELD:
             return None
@@ -188,7 +185,7 @@ class ResultReader:
     async def trace_bodies(
         self, address: Address, scores: Scores, marks: Sequence[str], *, before: Sequence[str]
     ) -> Bodies:
-        """Bodies of the trace's entries whose line has one of the marks, by key; it stops at one of `before`.
+        """Read, by key, the trace entries whose line has one of the marks, up to a line with one of `before`.
 
         Empty if the trace is private, or is not the trace of these scores.
         """
@@ -206,7 +203,7 @@ class ResultReader:
         return found
 
     async def judging(self, address: Address, scores: Scores) -> JudgingBasis | None:
-        """By what these scores were judged, from the head of their trace; None if somebody else posted them."""
+        """Read what these scores were judged by from their trace; None if the trace is not ours."""
         marks = [f'"key":"{key}"' for key in ("plan", "metadata", "schema")]
         found = await self.trace_bodies(address, scores, marks, before=marks[-1:])
         if "schema" not in found:
@@ -216,31 +213,31 @@ class ResultReader:
         return JudgingBasis(str(config.get("criteria", "")), judges, schema)
 
     async def history(self, address: Address) -> tuple[results.Created | None, results.PrizeClaims | None]:
-        """When it was created, and who took which prize; None if that was not looked at."""
+        """Return its creation and its prize claims; None for what is not recorded."""
         created = await results.read(self.store, self.chain_id, results.Created, store_keys.created_key(address))
         claims = await results.read(self.store, self.chain_id, results.PrizeClaims, store_keys.claims_key(address))
         return created, claims
 
     async def spent(self, address: Address) -> SpendLine | None:
-        """What the evaluation cost; None if nothing was asked that costs."""
+        """Return the cost of the evaluation; None if it made no paid call."""
         own = [spend for spend in await self.store.spends() if spend.run == f"{self.chain_id}:{address}"]
-        return _line(address, own) if own else None
+        return _sum_spends(address, own) if own else None
 
     async def trace(self, address: Address, *, admin: bool) -> tuple[str, AsyncIterator[str]]:
-        """Digest and text of the archived trace, if this reader may see it."""
+        """Return digest and text of the archived trace, if this reader may see it."""
         archived = await archived_trace(self.store, self.chain_id, address)
         if archived is None:
             await self.status(address)
             raise NotFound(f"Challenge {address} has no trace yet.", remedy="Follow its eval-status.")
         if not admin and self.traces_public == "never":
             raise NotPublic("The operator keeps traces private.", remedy="Ask the operator for this one.")
-        scores = await self._scores(address)
+        scores = await read_scores(self.store, self.chain_id, address)
         if not admin and (scores is None or not scores.is_posted):
             raise _not_posted(address, "The trace")
         return archived.digest, stream_trace(self.store, self.chain_id, address)
 
 
-def _unknown(address: Address) -> NotFound:
+def _unknown_challenge(address: Address) -> NotFound:
     return NotFound(f"No challenge {address} is known here.", remedy="A new challenge appears within five minutes.")
 
 
@@ -253,7 +250,7 @@ def _not_posted(address: Address, what: str) -> NotPublic:
 
 @dataclass(frozen=True, slots=True)
 class SpendLine:
-    """One challenge, poster or month. `micro_usd` includes `open_micro_usd`, reserved and not yet settled."""
+    """Cost of one challenge, poster or month; `micro_usd` includes open reservations."""
 
     name: str
     micro_usd: int
@@ -262,14 +259,14 @@ class SpendLine:
 
 
 def spend_report(spends: Iterable[Spend]) -> dict[str, list[SpendLine]]:
-    """Lines by challenge, poster and month, and one for the total: the dearest first, and the latest month."""
+    """Sum the spending by challenge, poster and month, and in total; dearest or latest first."""
     groups: dict[str, dict[str, list[Spend]]] = {"total": {"total": []}, "challenge": {}, "poster": {}, "month": {}}
     for spend in spends:
         month = datetime.fromtimestamp(spend.at, UTC).strftime("%Y-%m")
         names = {"total": "total", "challenge": spend.run, "poster": spend.poster, "month": month}
         for kind, name in names.items():
             groups[kind].setdefault(name, []).append(spend)
-    found = {kind: [_line(*group) for group in named.items()] for kind, named in groups.items()}
+    found = {kind: [_sum_spends(*group) for group in named.items()] for kind, named in groups.items()}
     for lines in found.values():
         lines.sort(key=lambda line: (-line.micro_usd, line.name))
     found["month"].sort(key=lambda line: line.name, reverse=True)
@@ -277,7 +274,7 @@ def spend_report(spends: Iterable[Spend]) -> dict[str, list[SpendLine]]:
 
 
 def spend_document(report: Mapping[str, Sequence[SpendLine]]) -> dict[str, object]:
-    """Return the document of `clara-eval spend --json`: dollars as decimal strings."""
+    """Return the document of `clara-eval spend --json`; dollars are decimal strings."""
 
     def rows(kind: str, name: str) -> list[dict[str, object]]:
         names = (name, "usd", "openUsd", "evaluations")
@@ -292,7 +289,7 @@ def spend_document(report: Mapping[str, Sequence[SpendLine]]) -> dict[str, objec
     }
 
 
-def _line(name: str, spends: list[Spend]) -> SpendLine:
+def _sum_spends(name: str, spends: list[Spend]) -> SpendLine:
     waiting = sum(spend.reserved_micro_usd for spend in spends if spend.settled_micro_usd is None)
     settled = sum(spend.settled_micro_usd for spend in spends if spend.settled_micro_usd is not None)
     return SpendLine(name, settled + waiting, waiting, len({spend.run for spend in spends}))

@@ -1,4 +1,4 @@
-"""Check an eval config, and estimate what its evaluation costs and whether its evaluator can do it."""
+"""Check an eval config, estimate its cost, and check that its evaluator has a model for it."""
 
 from __future__ import annotations
 
@@ -47,32 +47,34 @@ def has_model(judges: str) -> bool:
 
 
 def missing_model(config: EvalConfig, judges: str, lack: str = "CLARA_JUDGES names none") -> list[str]:
-    """Warn before money is escrowed that a config needs a model which its evaluator lacks."""
+    """Return a warning if the config needs a model that its evaluator lacks; else nothing."""
     if has_model(judges) or not needs_model(config):
         return []
     names = ", ".join(feature.name for feature in asked_features(compile_schema(config)[0])) or "the comparison"
-    sentence = (
+    warning = (
         f"This config needs a language model ({names}), and {lack}: it could not be evaluated, and after the scoring "
         "deadline everybody would share the prize equally. Use features with source measured and a direction, or an "
         "evaluator with a model."
     )
-    return [sentence]
+    return [warning]
 
 
 async def missing_model_of(service: StoreRecords | ApiRecords, settings: Settings, config: EvalConfig) -> list[str]:
-    """Ask the service that will evaluate, else look at these settings."""
+    """Return the warning for the service that will evaluate, else for these settings."""
     if settings.api_url is None:
         return missing_model(config, settings.judges)
     try:
-        is_there = await service.has_model()
+        service_has_model = await service.has_model()
     except Temporary as away:
         unknown = f"Whether the service has a model for this config is not known. {away}"
         return [unknown] if needs_model(config) else []
-    return missing_model(config, "rules", f"the service at {settings.api_url} has none") if is_there is False else []
+    if service_has_model is not False:
+        return []
+    return missing_model(config, "rules", f"the service at {settings.api_url} has none")
 
 
 def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
-    """Estimate all pairs in both orders, with the post; None if a model or its price is missing."""
+    """Estimate all pairs in both orders and the post in micro-USD; None if a model or price is missing."""
     jury = parse_jury(settings.judges)
     if needs_model(config) and not models_of(jury):
         return None
@@ -92,7 +94,7 @@ class ScheduleQuote:
 
 
 def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
-    """Quote an evaluation stage by stage; schedule `auto` is the one that it would choose within its cap."""
+    """Quote an evaluation by stage; schedule `auto` is the one that it would choose within its cap."""
     jury = parse_jury(judges or settings.judges)
     limits = token_limits(settings, jury)
     all_looks = _quote(config, settings, replace(size, looks=2 * comb(size.submissions, 2)), jury, limits)
@@ -102,8 +104,8 @@ def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: S
     judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
     chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
     in_turn = settings.jury == "in-turn" and not literal and len(models_of(jury)) > 1
-    near_the_money = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
-    further = near_the_money.usual_questions if in_turn else None
+    near_paid_places = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
+    further = near_paid_places.usual_questions if in_turn else None
     size = replace(size, looks=chosen.usual_questions, further_looks=further)
     found = _quote(config, settings, size, jury, limits)
     notes = [IN_TURN_NOTE if in_turn else JURY_NOTE] if len(jury) > 1 else []
@@ -122,7 +124,7 @@ def _quote(
 
 
 class ConfigResult(TypedDict, total=False):
-    """Only `ok` and `problems` if the config is not usable."""
+    """The check of a config; only `ok` and `problems` if it is not usable."""
 
     ok: bool
     problems: list[dict[str, object]]
@@ -132,7 +134,7 @@ class ConfigResult(TypedDict, total=False):
     untyped: list[str]
     needsModel: bool
     warnings: list[str]
-    quoteUsd: float | None  # for twenty entries; null where a judge has no known price
+    quoteUsd: float | None  # for 20 entries; null if a judge has no known price
 
 
 def check_config(content: bytes, settings: Settings) -> ConfigResult:
@@ -158,7 +160,7 @@ def check_config(content: bytes, settings: Settings) -> ConfigResult:
 
 
 async def check_config_for(service: StoreRecords | ApiRecords, content: bytes, settings: Settings) -> ConfigResult:
-    """Check a config, with the warnings of the service that will evaluate it, whose prices are not known here."""
+    """Check a config, with the warnings of the service that will evaluate it, but not its prices."""
     found = check_config(content, settings)
     if found["ok"] and settings.api_url is not None:
         found["warnings"] = await missing_model_of(service, settings, parse_eval_config(content))

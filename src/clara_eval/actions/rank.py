@@ -1,4 +1,4 @@
-"""Rank pairwise results: from triples, or from CSV or JSON lines with two items and a winner in each row."""
+"""Rank pairwise results, given as triples or as rows of CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ __all__ = ["Ranking", "Standing"]
 VERDICTS: dict[str, Winner] = {"left": "first", "right": "second"}
 VERDICTS |= {"tie": "tie", "draw": "tie", "tie (bothbad)": "tie"}
 COLUMNS = (("left", "right", "winner"), ("model_a", "model_b", "winner"), ("a", "b", "winner"))
-"""The names of the columns that are known, in this order."""
-USUAL_TOP = 3
-LARGEST_TEXT = 16 * 1024 * 1024  # bytes of one cell of a table, or of one entry before it is checked
+"""Known column names, tried in this order."""
+DEFAULT_TOP = 3
+MAX_TEXT_BYTES = 16 * 1024 * 1024  # bytes of one cell of a table, or of one entry before it is checked
 CSV_FIELDS = ("rank", "item", "elo", "low", "high", "pTop", "wins", "losses", "ties")
-_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))  # fields of a standing that `strength` sums up
+_FITTED = frozenset(("theta", "thetaLow", "thetaHigh", "pRank"))  # fields of a standing that `strength` summarises
 
 
 def rank_comparisons(
     games: Iterable[tuple[str, str, str]], top: int | None, payout_bps: Sequence[int] | None = None
 ) -> Ranking:
-    """Rank items by (left, right, winner) triples in any order; the winner is left, right, tie or a name."""
+    """Rank items by (left, right, winner) triples; the winner is left, right, tie or a name."""
     results = []
     for number, game in enumerate(games):
         where = f"games[{number}]"
         if not isinstance(game, Sequence) or len(game) != 3 or not all(isinstance(part, str) for part in game):
-            raise _bad(where, str(game), "is not a comparison", "Give two names and the winner, as three texts.")
-        results.append(_result(where, *game, words=VERDICTS))
+            raise _bad_row(where, str(game), "is not a comparison", "Give two names and the winner, as three texts.")
+        results.append(_parse_result(where, *game, "", VERDICTS))
     return rank_results(results, top, payout_bps=payout_bps)
 
 
 def rank_results(
     results: list[Result], top: int | None, *, payout_bps: Sequence[int] | None = None, literal: bool = False
 ) -> Ranking:
-    """Rank the items of these results; without `top` the chance of the first three is told, or of fewer in a few."""
+    """Rank the items of these results; `top` is by default the paid places, else 3 or fewer."""
     items = sorted({item for result in results for item in (result.first, result.second)})
     if top is None:
-        top = len(payout_bps) if payout_bps else min(USUAL_TOP, max(1, len(items) - 1))
+        top = len(payout_bps) if payout_bps else min(DEFAULT_TOP, max(1, len(items) - 1))
     table = tally(items, results, in_given_order=literal)
     return rank(table, seed=None, winner_count=top, payout_bps=payout_bps, literal=literal)
 
@@ -86,37 +86,37 @@ def ranking_csv(ranking: Ranking) -> str:
 
 
 def margin_sentence(ranking: Ranking) -> str:
-    """Say how sure the last place of the top is."""
+    """Return a sentence on how certain the last place of the top is."""
     if not ranking.margin.next_item:
         return f"All {len(ranking.standings)} items are in the top {ranking.winner_count}."
     return ranking.margin.sentence
 
 
 def other_flags(ranking: Ranking) -> list[Flag]:
-    """All flags but the one that repeats the margin, in words of prizes."""
+    """Return all flags but the one on prizes that repeats the margin."""
     return [flag for flag in ranking_flags(ranking, by_arrival=False) if flag.code != "toss_up"]
 
 
 def read_results(path: Path, columns: str = "") -> list[Result]:
-    gc.disable()  # a million rows are no garbage, and collecting among them takes a second
+    gc.disable()  # collecting among a million live rows takes a second
     given = tuple(part.strip().lower() for part in columns.split(",")) if columns else ()
     if columns and len(given) != 3:
         raise BadInput(
             f"--columns {columns!r} does not name three columns.", remedy="Write --columns LEFT,RIGHT,WINNER."
         )
     name, rows = read_rows(str(path))
-    results = list(_results(name, rows, [given] if given else list(COLUMNS)))
+    results = list(_parse_results(name, rows, [given] if given else list(COLUMNS)))
     if not results:
-        told = "No file given, and no results are piped in." if str(path) == "-" else f"{name} has no results."
-        raise BadInput(told, path=name, remedy="Add rows under the header left,right,winner.")
+        message = "No file given, and no results are piped in." if str(path) == "-" else f"{name} has no results."
+        raise BadInput(message, path=name, remedy="Add rows under the header left,right,winner.")
     return results
 
 
-Rows = Iterator[tuple[int, Mapping[str, object]]]  # the line of each row, and its cells by the column in small letters
+Rows = Iterator[tuple[int, Mapping[str, object]]]  # line number of each row, and its cells by lower-case column
 
 
 def read_rows(source: str) -> tuple[str, Rows]:
-    """Read a file, or standard input for `-`: CSV or JSON lines, told apart by the first character."""
+    """Read CSV or JSON lines from a file, or from standard input for `-`."""
     name = "standard input" if source == "-" else source
     try:
         text = (sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()).decode("utf-8-sig")
@@ -131,7 +131,7 @@ def read_rows(source: str) -> tuple[str, Rows]:
 
 
 def _csv_rows(name: str, text: str) -> Rows:
-    csv.field_size_limit(LARGEST_TEXT)
+    csv.field_size_limit(MAX_TEXT_BYTES)
     rows = csv.reader(StringIO(text, newline=""))
     try:
         header = [cell.strip().lower() for cell in next(rows, [])]
@@ -142,9 +142,9 @@ def _csv_rows(name: str, text: str) -> Rows:
         raise BadInput(f"{name}:{rows.line_num}: {bad}.", path=name, remedy="Save it as plain CSV.") from bad
 
 
-def _results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Iterator[Result]:
+def _parse_results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Iterator[Result]:
     chosen: tuple[str, ...] = ()
-    words: dict[str, Winner] = {}
+    sides: dict[str, Winner] = {}
     for line, row in rows:
         where = f"{name}:{line}"
         chosen = chosen or next((names for names in known if set(names) <= set(row)), ())
@@ -153,25 +153,25 @@ def _results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Iterator[Re
             lacking = next(column for column in chosen or known[0] if not isinstance(row.get(column), str))
             wanted = " or ".join(",".join(names) for names in known)
             remedy = f"Give the columns {wanted} in every row, or name yours with --columns."
-            raise _bad(where, ",".join(map(str, row.values())), f"has no column {lacking!r}", remedy)
-        words = words or {chosen[0]: "first", chosen[1]: "second", **VERDICTS}
+            raise _bad_row(where, ",".join(map(str, row.values())), f"has no column {lacking!r}", remedy)
+        sides = sides or {chosen[0]: "first", chosen[1]: "second", **VERDICTS}
         (left, right, winner), judge = cells, row.get("judge")
-        yield _result(where, left, right, winner, judge.strip() if isinstance(judge, str) else "", words=words)
+        yield _parse_result(where, left, right, winner, judge.strip() if isinstance(judge, str) else "", sides)
 
 
-def _result(where: str, left: str, right: str, winner: str, judge: str = "", *, words: Mapping[str, Winner]) -> Result:
+def _parse_result(where: str, left: str, right: str, winner: str, judge: str, sides: Mapping[str, Winner]) -> Result:
     left, right, winner = intern(left.strip()), intern(right.strip()), winner.strip()
     if not left or not right:
-        raise _bad(where, left or right, "is alone: one name is empty", "Name both sides.")
+        raise _bad_row(where, left or right, "is alone: one name is empty", "Name both sides.")
     if left == right:
-        raise _bad(where, left, "is compared with itself", "Remove the row or correct a name.")
+        raise _bad_row(where, left, "is compared with itself", "Remove the row or correct a name.")
     named: Winner | None = "first" if winner == left else "second" if winner == right else None
-    verdict = named or words.get(winner) or words.get(winner.lower())
+    verdict = named or sides.get(winner) or sides.get(winner.lower())
     if verdict is None:
-        raise _bad(where, winner, "is not a winner", f"Write {', '.join([*words][:2])}, tie, or the winner's name.")
+        raise _bad_row(where, winner, "is not a winner", f"Write {', '.join([*sides][:2])}, tie, or the winner's name.")
     return Result(left, right, verdict, judge)
 
 
-def _bad(where: str, value: str, reason: str, remedy: str) -> BadInput:
+def _bad_row(where: str, value: str, reason: str, remedy: str) -> BadInput:
     shown = value if len(value) <= 80 else value[:80] + "…"
     return BadInput(f"{where}: {shown!r} {reason}.", path=where, remedy=remedy)

@@ -1,4 +1,4 @@
-"""How an evaluation goes and how it ended: status, leaderboard, and one submitter's score with the reasons."""
+"""Show an evaluation's status, its leaderboard, and one submitter's score with the reasons."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def eval_status(caller: Caller, address: str) -> documents.EvalStatusResul
     )
     reason = found.reason if found and found.reason != STATUS_MEANINGS[status] else None
     known = found.model_dump(include=set(results.EvaluationProgress.model_fields)) if found else {}
-    # The stage is shown without what another service may have added to it.
+    # Show only our own fields of the stage: another service may have added text to it.
     stage = (found.stage if found else None) or results.StageProgress()
     shown = results.StageProgress(**stage.model_dump(include=set(results.StageProgress.model_fields)))
     shown.name = stage.name if stage.name and stage.name.isidentifier() else None
@@ -76,7 +76,7 @@ async def eval_status(caller: Caller, address: str) -> documents.EvalStatusResul
 
 
 def is_waiting(status: documents.EvalStatusResult) -> bool:
-    """Whether looking again soon may show something new."""
+    """Return whether the status may change soon."""
     is_over = status.scorePostedAt is not None or status.chainStatus in _OVER
     return not is_over and status.status in _MAY_CHANGE
 
@@ -100,14 +100,14 @@ async def leaderboard(caller: Caller, address: str, *, limit: int = 50) -> docum
         pageUrl=caller.page(challenge.address),
         misplaced=scores.misplaced if scores else None,
         warning=scores.warning if scores else None,
-        flags=_flags(scores.flags if scores else []),
+        flags=_fence_flags(scores.flags if scores else []),
     )
 
 
 async def score(caller: Caller, address: str, submitter: str | None = None) -> documents.ScoreResult:
-    """Explain one submitter's place; without a submitter, the local wallet's own."""
+    """Explain one submitter's place; by default the local wallet's."""
     challenge = await challenges.challenge_at(caller, address)
-    account = await _named(caller, challenge, submitter) if submitter else sender_of(caller, None)
+    account = await _find_submitter(caller, challenge, submitter) if submitter else sender_of(caller, None)
     if account is None:
         raise BadInput("No submitter is given.", path="submitter", remedy="Give the address that submitted.")
     if await challenges.submission_of(caller, challenge, account) is None:
@@ -127,7 +127,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> d
     claimable_at = 0 if is_final else challenge.score_posted_at + challenges.FINALIZATION_SECONDS
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
     facts = await caller.records.features(challenge.address, account) if is_shown else None
-    games = await _comparisons(caller, challenge.address, standings, standing) if is_shown else []
+    games = await _nearest_comparisons(caller, challenge.address, standings, standing) if is_shown else []
     return challenges.document_of(
         documents.ScoreResult,
         to_camel_json(challenge),
@@ -141,7 +141,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> d
             fence(f"{name}: {value}", "model, about the submission", limit=SHORT_CHARS)
             for name, value in (facts.text if facts else {}).items()
         ],
-        flags=_flags(facts.flags if facts else []),
+        flags=_fence_flags(facts.flags if facts else []),
         games=games,
         closestRival=closest if own is not None else None,
         traceDigest=scores.traceDigest if scores else None,
@@ -151,8 +151,8 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> d
     )
 
 
-async def _named(caller: Caller, challenge: Challenge, text: str) -> Address:
-    """The submitter: an address, its unambiguous start, its short form (0x1234…abcd), or a place."""
+async def _find_submitter(caller: Caller, challenge: Challenge, text: str) -> Address:
+    """Find a submitter by address, its unique prefix, its short form (0x1234…abcd), or a place."""
     start, _, end = text.strip().lower().partition("…")
     if not start.isdecimal() and (not start.startswith("0x") or len(start) >= len(challenge.address)):
         return to_address(text, what="submitter")
@@ -172,7 +172,7 @@ async def _named(caller: Caller, challenge: Challenge, text: str) -> Address:
 
 
 async def _standings(caller: Caller, challenge: Challenge) -> tuple[results.Scores | None, list[documents.StandingRow]]:
-    """Every place as evaluated, with what the chain pays; only the paid ones if nothing was evaluated here."""
+    """Return every place with what the chain pays; only paid ones if not evaluated here."""
     if challenge.score_posted_at == 0:
         raise NotYet(
             f"No scores are posted for {challenge.address} yet; until then only the status is public.",
@@ -183,17 +183,17 @@ async def _standings(caller: Caller, challenge: Challenge) -> tuple[results.Scor
     scores = await caller.records.scores(challenge.address)
     paid = {row.address: row for row in rows_on_chain(winners)}
     if scores is None or not scores.rankings:
-        return scores, [_standing(challenge, row, row, status="unknown") for row in paid.values()]
+        return scores, [_build_row(challenge, row, row, status="unknown") for row in paid.values()]
     return scores, [
-        _standing(challenge, row, paid.get(row.address), status="rejected" if row.status == "rejected" else "ranked")
+        _build_row(challenge, row, paid.get(row.address), status="rejected" if row.status == "rejected" else "ranked")
         for row in scores.rankings
     ]
 
 
-def _standing(
+def _build_row(
     challenge: Challenge, row: results.LeaderboardRow, paid: results.LeaderboardRow | None, *, status: str
 ) -> documents.StandingRow:
-    """A row whose texts are safe to show to a model: another service may have written them."""
+    """Build a row whose text is safe to show to a model: another service may have written it."""
     amount, run = int(paid.prizeAmount or 0) if paid else 0, row.executed
     if run is not None:
         run = results.ExecutedRun(**run.model_dump(include=set(results.ExecutedRun.model_fields)))
@@ -220,10 +220,9 @@ def _standing(
     )
 
 
-async def _comparisons(
+async def _nearest_comparisons(
     caller: Caller, address: Address, standings: list[documents.StandingRow], standing: documents.StandingRow
 ) -> list[documents.ComparisonRow]:
-    """Read its comparisons with the rivals that are nearest in rank."""
     account = standing.address
     others = [item for item in standings if item.address != account and item.status == "ranked"]
     others.sort(key=lambda item: (abs(item.rank - standing.rank), item.rank))
@@ -242,6 +241,6 @@ async def _comparisons(
     ]
 
 
-def _flags(flags: Sequence[Flag]) -> list[Untrusted]:
+def _fence_flags(flags: Sequence[Flag]) -> list[Untrusted]:
     texts = (json.dumps(to_camel_json(flag), sort_keys=True) for flag in flags[:MAX_FLAGS])
     return [fence(text, "evaluator; may quote the submission", limit=SHORT_CHARS) for text in texts]

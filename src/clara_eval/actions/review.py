@@ -1,4 +1,4 @@
-"""Decide about a result that waits: approve, reject, or rule and evaluate again; and the sheet to decide by."""
+"""Approve, reject or rule on a result that waits for review, and make its review sheet."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from clara_eval.store.sql_store import SqlStore
 
 __all__ = ["Review", "known_review", "list_reviews"]
 T = TypeVar("T")
-NEAR = 2  # how many places on either side of the pay line are laid side by side, beside all paid ones
+NEAR = 2  # places on each side of the pay line whose comparisons are on the sheet
 
 
 async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[T]]) -> T:
@@ -55,8 +55,8 @@ async def in_store(settings: Settings, use: Callable[[SqlStore, int], Awaitable[
 async def approve(
     store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None, by: str = ""
 ) -> Review:
-    """Let exactly this result be posted; note and name become part of the public trace."""
-    review = await decide(store, chain_id, address, "approved", note=note, digest=_require(digest), by=by)
+    """Approve exactly this result for posting; note and name become part of the public trace."""
+    review = await decide(store, chain_id, address, "approved", note=note, digest=_require_digest(digest), by=by)
     await try_at_once(store, chain_id, address)
     status = await StatusWriter.resumed(store, chain_id, address)
     await status.say("publishing", 91, reason="A person approved the result. A running service posts it soon.")
@@ -66,7 +66,7 @@ async def approve(
 async def reject(
     store: SqlStore, chain_id: int, address: Address, *, note: str, digest: str | None = None, by: str = ""
 ) -> Review:
-    """End the evaluation as failed; the poster may still post."""
+    """End the evaluation as failed; the poster may still post scores."""
     review = await decide(store, chain_id, address, "rejected", note=note, digest=digest, by=by)
     found = await results.read(store, chain_id, results.EvalStatus, status_key(address))
     if found is None or found.postedBy is None:
@@ -75,7 +75,7 @@ async def reject(
     return review
 
 
-def _require(digest: str | None) -> str:
+def _require_digest(digest: str | None) -> str:
     if not digest:
         raise BadInput(
             "The digest of the result that you looked at is missing.",
@@ -87,20 +87,20 @@ def _require(digest: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Decree:
-    """What a person rules: about an account, or a judge for a stage, and why."""
+    """A person's ruling on an account, or on the judge of a stage."""
 
     kind: results.RulingKind
     account: Address | None = None
     judge: str | None = None
     stage: results.RuledStage | None = None
     note: str = ""
-    by: str = ""  # who rules; it is in the public trace
+    by: str = ""  # the person's name, which is in the public trace
 
 
 async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree, *, digest: str | None) -> Review:
-    """Evaluate the round again under a ruling."""
+    """Record a ruling, so that the round is evaluated again under it."""
     async with held(store, evaluation_lease(chain_id, address), f"review:{uuid.uuid4().hex[:8]}", 30):
-        review = check_waiting(await known_review(store, chain_id, address), _require(digest))
+        review = check_waiting(await known_review(store, chain_id, address), _require_digest(digest))
         scores = await results.read(store, chain_id, results.Scores, scores_key(address))
         if scores is not None and scores.is_posted:
             raise BadInput(f"Scores of {address} are posted: nothing can be ruled any more.", path="address")
@@ -114,11 +114,11 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
                 path="account",
                 remedy="`clara-eval review show` lists who did.",
             )
-        about = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
-        ruling = Ruling(decree.kind, review.digest, int(time.time()), *about)
+        details = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
+        ruling = Ruling(decree.kind, review.digest, int(time.time()), *details)
         journal = Journal(store, f"{chain_id}:{address}")
         rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
-        await journal.drop("rulings", "digest", "unanswered")  # reopens what a finished run closed
+        await journal.drop("rulings", "digest", "unanswered")  # reopen a finished run
         await journal.keep("rulings", RULINGS, rulings)
         await try_at_once(store, chain_id, address)
         status = await StatusWriter.resumed(store, chain_id, address)
@@ -127,7 +127,7 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
 
 
 async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> ReviewSheet:
-    """Make the sheet of one challenge; NotFound if no review is known."""
+    """Make the review sheet of a challenge; NotFound if it has no review."""
     review = await known_review(store, chain_id, address)
     scores = await results.read(store, chain_id, results.Scores, scores_key(address))
     summary = await results.read(store, chain_id, results.Summary, index_key(address))
@@ -145,9 +145,9 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
             facts.setdefault(name, {})[account] = value
     played, games = await comparisons_among(store, chain_id, address, near[-2 * NEAR :]), []
     for first, second in (pair for pair in permutations(near[-2 * NEAR :], 2) if pair in played):
-        said = played[first, second].model_dump(exclude={"votes"})
-        said["winner"] = {"A": first, "B": second}.get(said["winner"], said["winner"])
-        games.append(ShownComparison(first=first, second=second, **said))
+        game = played[first, second].model_dump(exclude={"votes"})
+        game["winner"] = {"A": first, "B": second}.get(game["winner"], game["winner"])
+        games.append(ShownComparison(first=first, second=second, **game))
     return ReviewSheet(
         address=address,
         traceDigest=review.digest,

@@ -1,4 +1,4 @@
-"""Plan a submission, whose content becomes a URI and a hash on chain, and measure a draft before it."""
+"""Plan a submission, which is a URI and a hash on chain, and measure a draft before it."""
 
 # ruff: noqa: N815 - the fields are named as in the documents
 
@@ -24,8 +24,7 @@ from clara_eval.core.untrusted import Untrusted, fence
 from clara_eval.documents.results import Document
 from clara_eval.submissions.files import is_archive, is_binary, pack_folder, read_archive
 
-DATA_URI_BYTES = 16_000
-"""A URI is stored on chain at 22,100 gas per 32 bytes: more than this does not fit into one transaction's gas."""
+DATA_URI_BYTES = 16_000  # of content in a URI on chain: at 22,100 gas per 32 bytes it must fit one transaction
 FILE_BYTES = 5_000_000
 UNPINNED = (
     "This hash covers only the address, not what stands there: the submission is unpinned. It never counts as the "
@@ -39,13 +38,13 @@ MUTABLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmissionInput:
-    """What an agent hands in: exactly one of content, file and uri."""
+    """A submission of an agent: exactly one of content, file and uri."""
 
     challenge: str
     content: str = ""
     file: str = ""
     uri: str = ""
-    solution_hash: str = ""  # Only with `uri`: keccak256 of what stands behind it, when it should not be fetched here
+    solution_hash: str = ""  # only with `uri`: keccak256 of its content, so that it is not fetched here
     agent_id: int | None = None
     register: bool = False  # register the sender as an agent first if it is not one yet
 
@@ -69,9 +68,9 @@ def submit(given: SubmissionInput, sender: str | None = None) -> Action:
 async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None = None) -> Plan:
     agent = sender_of(caller, sender)
     challenge = await challenge_at(caller, given.challenge)
-    await _check_turn(caller, challenge, agent)
+    await _check_can_submit(caller, challenge, agent)
     agent_id = await _agent_id(caller, challenge, given, agent)
-    solution = await _solution(caller, given)
+    solution = await _build_solution(caller, given)
     network, at = caller.settings.network_name, challenge.address
     what = f"the content of the file {given.file[:200]!r}" if given.file else "this solution"
     if agent_id is None:
@@ -110,12 +109,12 @@ async def plan_submit(caller: Caller, given: SubmissionInput, sender: str | None
     )
 
 
-async def _check_turn(caller: Caller, challenge: Challenge, agent: Address | None) -> None:
-    """Refuse a challenge that is not open, or not open for this agent now."""
+async def _check_can_submit(caller: Caller, challenge: Challenge, agent: Address | None) -> None:
+    """Refuse a challenge that is not open, or not open to this agent now."""
     now = challenge.block.timestamp
     if challenge.status is not ChallengeStatus.OPEN:
-        told = f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open."
-        raise CannotAct(told, see="open_ones")
+        message = f"The challenge {challenge.address} is {challenge.status.name.lower()}, not open."
+        raise CannotAct(message, see="open_ones")
     if now >= challenge.deadline:
         raise CannotAct(
             f"The deadline of {challenge.address} passed {show_moment(challenge.deadline)}.",
@@ -142,7 +141,7 @@ async def _check_turn(caller: Caller, challenge: Challenge, agent: Address | Non
 
 
 async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput, agent: Address | None) -> int | None:
-    """The agent id to submit with; None if the sender has to be registered first."""
+    """Return the agent id to submit with; None if the sender must be registered first."""
     registry, agent_id = challenge.identity_registry, given.agent_id
     identity = caller.chain.agents.identity(registry)
     if agent_id is not None:
@@ -181,7 +180,7 @@ async def _agent_id(caller: Caller, challenge: Challenge, given: SubmissionInput
     return owned[-1]
 
 
-async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
+async def _build_solution(caller: Caller, given: SubmissionInput) -> _Solution:
     kinds = [name for name in ("content", "file", "uri") if getattr(given, name)]
     if len(kinds) != 1:
         raise BadInput(
@@ -191,7 +190,7 @@ async def _solution(caller: Caller, given: SubmissionInput) -> _Solution:
         )
     require_text(given.uri or given.content, kinds[0])
     if given.uri:
-        return await _from_uri(caller, given)
+        return await _solution_from_uri(caller, given)
     if given.solution_hash:
         raise BadInput("The hash of given content is computed here.", path="solutionHash", remedy="Omit it.")
     content = _read_file(caller, given.file) if given.file else given.content.encode()
@@ -234,9 +233,9 @@ def _read_file(caller: Caller, name: str) -> bytes:
             return pack_folder(path)
         with path.open("rb") as file:
             content = file.read(FILE_BYTES + 1)
-    except (OSError, ValueError, RuntimeError) as bad:  # a name with a zero byte, a home that nobody has
-        told = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."
-        raise BadInput(told, path="file", remedy="Name a file that you can read.") from None
+    except (OSError, ValueError, RuntimeError) as bad:  # ValueError: a null byte; RuntimeError: an unknown ~user
+        message = f"The file {name[:200]!r} cannot be read: {getattr(bad, 'strerror', None) or bad}."
+        raise BadInput(message, path="file", remedy="Name a file that you can read.") from None
     if len(content) > FILE_BYTES:
         raise BadInput(f"The file {name[:200]!r} is larger than {FILE_BYTES:,} bytes.", path="file")
     if not content:
@@ -244,7 +243,7 @@ def _read_file(caller: Caller, name: str) -> bytes:
     return content
 
 
-async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
+async def _solution_from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
     scheme = given.uri.partition(":")[0].lower()
     if scheme not in {"data", "https", "ipfs"} or len(given.uri) > 30_000:
         raise BadInput(
@@ -256,8 +255,8 @@ async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
     if given.solution_hash:
         digits = given.solution_hash.strip().lower().removeprefix("0x")
         if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
-            told = f"{given.solution_hash[:80]!r} is not a hash."
-            raise BadInput(told, path="solutionHash", remedy="0x and 64 hex digits (keccak256).")
+            message = f"{given.solution_hash[:80]!r} is not a hash."
+            raise BadInput(message, path="solutionHash", remedy="0x and 64 hex digits (keccak256).")
         solution_hash = "0x" + digits
         if scheme != "data" and solution_hash == keccak_hex(given.uri.encode()):
             warnings = (UNPINNED,)
@@ -273,8 +272,8 @@ async def _from_uri(caller: Caller, given: SubmissionInput) -> _Solution:
 
 class TryResult(Document):
     challengeAddress: str
-    harness: str  # `public`, `none`, or `hidden`: then only the public part of it, if there is one, was run
-    outcome: str | None  # how the run ended; null where nothing was run
+    harness: str  # `public`, `none`, or `hidden`: then only its public part, if any, was run
+    outcome: str | None  # how the run ended; null if nothing was run
     detail: str
     features: dict[str, float | int | bool | str | None]  # what would be measured, by the names of the config
     readByModel: list[str]  # features that no tool measures

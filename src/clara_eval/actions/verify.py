@@ -1,4 +1,4 @@
-"""Find a trace and verify it: recompute everything but the models' answers, and compare it with the chain."""
+"""Find and verify a trace: recompute all but the models' answers, and compare it with the chain."""
 
 from __future__ import annotations
 
@@ -26,15 +26,14 @@ from clara_eval.store.trace_archive import stream_trace
 from clara_eval.submissions.fetch import FetchLimits, UriFetch, Web
 
 __all__ = ["Checked", "CheckedFolder", "JudgeEvidence"]
-Place = tuple[str, Callable[[], Awaitable[TraceFile | None]]]
-"""Its name, and how its trace is read; None if it has none."""
+TraceSource = tuple[str, Callable[[], Awaitable[TraceFile | None]]]  # a name, and a function that opens its trace
 
 
 async def find_trace(source: str, settings: Settings) -> TraceFile:
     """Open the trace that `source` names: a path, `ipfs://CID`, or a challenge's address."""
     path = Path(source)
     if source.lower().startswith("ipfs:"):
-        return await _from_ipfs(source, settings)
+        return await _fetch_from_ipfs(source, settings)
     try:
         return TraceFile.at(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -44,8 +43,8 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
     except OSError as bad:
         raise BadInput(f"{path} cannot be read: {bad.strerror or bad}.", remedy="Name a trace file.") from None
     address = to_address(source)
-    for _, place in _recorded(address, settings):
-        if (found := await place()) is not None:
+    for _, open_trace in _recorded_sources(address, settings):
+        if (found := await open_trace()) is not None:
             return found
     nor = f", nor at {settings.api_url}" if settings.api_url else ""
     raise NotFound(
@@ -55,8 +54,8 @@ async def find_trace(source: str, settings: Settings) -> TraceFile:
     )
 
 
-async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
-    limits = FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)  # a trace may be larger than any submission
+async def _fetch_from_ipfs(uri: str, settings: Settings) -> TraceFile:
+    limits = FetchLimits(max_bytes=MAX_TRACE_BYTES, total_seconds=300.0)  # a trace may be larger than a submission
     try:
         fetched = await UriFetch(settings.ipfs_gateway, Web(limits)).fetch(uri)
     except BadSubmission as bad:
@@ -78,8 +77,8 @@ async def _from_ipfs(uri: str, settings: Settings) -> TraceFile:
     return found
 
 
-def _recorded(address: Address, settings: Settings) -> Iterator[Place]:
-    """The store here, and the service if one is set."""
+def _recorded_sources(address: Address, settings: Settings) -> Iterator[TraceSource]:
+    """Yield the local store, and the service if one is set."""
 
     async def stored() -> TraceFile | None:
         async with existing_store(settings.database_url) as store:
@@ -91,51 +90,51 @@ def _recorded(address: Address, settings: Settings) -> Iterator[Place]:
         yield f"The service at {settings.api_url}", partial(service.trace_file, address)
 
 
-def _places(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[Place]:
+def _all_sources(address: Address, settings: Settings, uris: Sequence[str]) -> Iterator[TraceSource]:
     async def by_scores() -> TraceFile:
         async with open_caller(settings) as caller:
             scores = await caller.records.scores(address)
         if scores is None or scores.traceCid is None:
             raise NotFound("The scores name no CID.")
-        return await _from_ipfs(f"ipfs://{scores.traceCid}", settings)
+        return await _fetch_from_ipfs(f"ipfs://{scores.traceCid}", settings)
 
-    yield from _recorded(address, settings)
+    yield from _recorded_sources(address, settings)
     yield "IPFS, by the scores,", by_scores
     for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
-        yield f"IPFS at {uri[:80]!a}", partial(_from_ipfs, uri, settings)
+        yield f"IPFS at {uri[:80]!a}", partial(_fetch_from_ipfs, uri, settings)
     for path in sorted(settings.trace_dir.glob(f"*{address}*.json")):
         yield f"The file {path}", partial(find_trace, str(path), settings)
 
 
 async def find_committed(address: Address, settings: Settings, digest: str, uris: Sequence[str] = ()) -> TraceFile:
-    """Find the trace with the digest that the chain commits to; `uris` are further places to ask."""
-    told: list[str] = []
-    for name, place in _places(address, settings, uris):
+    """Find the trace with the digest that the chain commits to; `uris` are further sources."""
+    problems: list[str] = []
+    for name, open_trace in _all_sources(address, settings, uris):
         lines = None
         try:
-            lines = await place()
+            lines = await open_trace()
             last = deque(read_entries(lines), maxlen=1) if lines else None
         except Temporary as bad:
-            told.append(f"{name} could not be asked: {bad.message}")
+            problems.append(f"{name} could not be asked: {bad.message}")
         except (NotFound, BadInput, BadTrace) as bad:
-            told.append(f"{name}: {bad.message}")
+            problems.append(f"{name}: {bad.message}")
         else:
             if lines and last and last[0].hash == digest:
                 return lines
             lack = f"{name}: It has no {'entries' if lines else 'trace of this challenge'}."
-            told.append(f"{name} has another trace, {last[0].hash}." if last else lack)
+            problems.append(f"{name} has another trace, {last[0].hash}." if last else lack)
         if lines:
             lines.close()
     raise NotFound(
-        f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(told),
+        f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(problems),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
     )
 
 
 async def verify_any(source: str, settings: Settings, *, rpc: str | None = None) -> Checked | CheckedFolder:
-    """Replay the trace of a challenge or of a folder, which no chain knows."""
+    """Replay the trace of a challenge, or of a folder, which is on no chain."""
     if rpc is not None and _is_address(source):
-        found = await _committed_trace(to_address(source), settings, rpc)
+        found = await _find_posted_trace(to_address(source), settings, rpc)
     else:
         found = await find_trace(source, settings)
     with found as lines, closing(open_machine(settings)) as machine:
@@ -163,7 +162,7 @@ def open_chain_of(chain_id: object, settings: Settings, rpc: str) -> AbstractAsy
     return open_chain(network, rpc, first_block=first_block)
 
 
-async def _committed_trace(address: Address, settings: Settings, rpc: str) -> TraceFile:
+async def _find_posted_trace(address: Address, settings: Settings, rpc: str) -> TraceFile:
     async with open_chain(settings.network, rpc, first_block=settings.first_block) as chain:
         challenge = await look_at_challenge(chain, address)
         posted = await chain.results.posted_by(challenge)
@@ -178,25 +177,25 @@ async def _committed_trace(address: Address, settings: Settings, rpc: str) -> Tr
 
 
 async def _feedback_uris(chain: EthereumChain, challenge: Challenge, posted: Posted, settings: Settings) -> list[str]:
-    """Read where the evaluator's feedback on the winners says that the trace is."""
+    """Return the trace URIs that the evaluator's feedback on the winners names."""
     known = settings.reputation_registry or settings.network.reputation_registry
     if known is None:
         return []
-    where = f"eip155:{challenge.chain_id}:{challenge.address}"
+    endpoint = f"eip155:{challenge.chain_id}:{challenge.address}"
     uris: list[str] = []
     try:
         for winner in await chain.results.winners_on_chain(challenge.address, challenge.winner_count):
             given = await chain.agents.feedback_since(
                 to_address(known), winner.agent_id, posted.sender, challenge.score_posted_at
             )
-            uris += [one.uri for one in given if one.endpoint == where]
+            uris += [one.uri for one in given if one.endpoint == endpoint]
     except NotFound:
-        return uris  # no such registry on this chain: only a hint is missing
+        return uris  # the chain has no such registry; the URIs are only hints
     return uris
 
 
 def verified_document(checked: Checked | CheckedFolder) -> dict[str, object]:
-    """What was recomputed and compared, and what that does not prove."""
+    """Return what was recomputed and compared, and what that does not prove."""
     venue: dict[str, object]
     if isinstance(checked, CheckedFolder):
         venue = {"folder": checked.venue.given.name, "winners": list(checked.winners)}

@@ -1,4 +1,4 @@
-"""The one place where settings become adapters: an `App` for the evaluator, a `Caller` for everybody else."""
+"""Build adapters from settings: an `App` for the evaluator, a `Caller` for everyone else."""
 
 from __future__ import annotations
 
@@ -35,9 +35,8 @@ __all__ = [
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App(Ports):
     settings: Settings
-    places: tuple[Publication, ...] = ()
-    """Where posted results are published; what gives a trace its address comes first."""
-    wallet: Wallet | None = None  # the evaluator's key with its policy; None is a dry run
+    places: tuple[Publication, ...] = ()  # publishers of posted results; one that gives a trace its URI comes first
+    wallet: Wallet | None = None  # the evaluator's key with its policy; None: dry run
 
     @property
     def chain_id(self) -> int:
@@ -45,7 +44,7 @@ class App(Ports):
 
     @property
     def evaluator(self) -> Address:
-        """The address whose challenges are ours; ConfigError if neither key nor address is set."""
+        """Return the address whose challenges are ours; ConfigError if neither key nor address is set."""
         if self.sender.can_sign or self.settings.evaluator_address:
             return self.sender.address
         raise ConfigError(
@@ -56,7 +55,7 @@ class App(Ports):
 
 @asynccontextmanager
 async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> AsyncIterator[App]:
-    """Open everything the service needs; nodes and models are asked at the first use."""
+    """Open everything the service needs; nodes and models are contacted at first use."""
     wallet = open_wallet(settings, adapters.evaluator_policy_of(settings))
     store = await open_store(settings.database_url)
     chain = adapters.chain_of(settings, adapters.SERVICE_RETRIES)
@@ -76,23 +75,20 @@ async def open_app(settings: Settings, *, pace: SendTimeouts | None = None) -> A
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What the actions of one caller use; nodes, service and store are asked at the first use."""
+    """What the actions of one caller use; nodes, service and store are contacted at first use."""
 
     settings: Settings
     chain: EthereumChain
-    account: EthereumAccount | None  # the local wallet; without it transactions come back unsigned
+    account: EthereumAccount | None  # the local wallet; None: transactions are returned unsigned
     store: StoreOnDemand
     records: StoreRecords | ApiRecords
     contents: IpfsContents
     evaluator: Address | None
-    is_local: bool
-    """Whether the caller is at this machine: only then are files read, content pinned and the local key used."""
+    is_local: bool  # the caller is on this machine and may use its files, IPFS node and wallet key
     pace: SendTimeouts
-    sending: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One wallet does one thing at a time, so that two calls do not post twice."""
-    known: list[Address] = field(default_factory=list)  # challenges of the factory met so far, oldest first
-    seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)
-    """When a challenge was read last, with its state; only for remote callers."""
+    sending: asyncio.Lock = field(default_factory=asyncio.Lock)  # held while the wallet acts: no call posts twice
+    known: list[Address] = field(default_factory=list)  # challenges of the factory read so far, oldest first
+    seen: dict[Address, tuple[float, Challenge]] = field(default_factory=dict)  # last read of a challenge, and when
 
     @property
     def factory(self) -> Address:
@@ -103,7 +99,7 @@ class Caller:
         return self.settings.network.chain_id
 
     def is_dollar(self, token: Address) -> bool:
-        """Whether one of this token counts as a dollar: the network's own, or listed in CLARA_WALLET_TOKENS."""
+        """Return whether a token counts as a dollar: the network's own, or in CLARA_WALLET_TOKENS."""
         return is_dollar(token, self.settings.network) or token in listed(self.settings.wallet_tokens.lower())
 
     def explorer(self, kind: str, value: str) -> str | None:
@@ -111,7 +107,7 @@ class Caller:
         return f"{base}/{kind}/{value}" if base else None
 
     def page(self, address: str) -> str | None:
-        """The challenge's page at the service; None if no service is set."""
+        """Return the URL of the challenge's page; None if no service is set."""
         return f"{self.settings.api_url.rstrip('/')}/challenges/{address}" if self.settings.api_url else None
 
     async def close(self) -> None:
@@ -130,7 +126,7 @@ def make_caller(settings: Settings, *, is_local: bool, store: SqlStore | None = 
         factory, contracts = adapters.factory_of(settings), settings.network.contracts
         policy = agent_policy(chain_id, factory=factory, evaluator=evaluator, contracts=contracts)
         wallet = Wallet(settings.wallet_key, policy, name="CLARA_WALLET_KEY")
-        # A poster's or agent's transaction counts when it is in a block.
+        # For posters and agents one confirmation is enough.
         account = EthereumAccount(chain, wallet, factory=factory, confirmations=1)
     return Caller(
         settings=settings,

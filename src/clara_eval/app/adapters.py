@@ -1,4 +1,4 @@
-"""Build chains, wallets, places of publication, fetchers and the harness machine from settings."""
+"""Build chains, signing policies, publishers, fetchers and the harness machine from settings."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from clara_eval.store.publication.ipfs import IpfsPublication
 from clara_eval.store.publication.publish_documents import Publication
 from clara_eval.submissions.fetch import UriFetch
 
-SERVICE_RETRIES = NodeRetries()  # of the service's questions to nodes: each ends within a minute
-PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)
-"""Of a person's commands: somebody waits for the answer."""
+SERVICE_RETRIES = NodeRetries()  # for the service: each request to a node ends within a minute
+PERSON_RETRIES = NodeRetries(pauses=(0.1, 0.3, 0.6), total_seconds=45.0)  # for commands: a person waits
 
 
 def chain_of(settings: Settings, retries: NodeRetries) -> EthereumChain:
@@ -31,7 +30,7 @@ def chain_of(settings: Settings, retries: NodeRetries) -> EthereumChain:
 
 @asynccontextmanager
 async def open_chain(network: Network, rpc_url: str, *, first_block: int | None = None) -> AsyncIterator[EthereumChain]:
-    """Open a reader of one network through one's own node, to check a result."""
+    """Open a network through the given node, to check a result independently."""
     rpc = Rpc([rpc_url], chain_id=network.chain_id, retries=PERSON_RETRIES)
     chain = EthereumChain(rpc, network, first_block=first_block)
     try:
@@ -51,7 +50,7 @@ def evaluator_policy_of(settings: Settings) -> SigningPolicy:
 
 
 def reputation_registry(settings: Settings) -> Address | None:
-    """The registry of feedback; None if feedback is off, ConfigError if it is on and no registry is known."""
+    """Return the feedback registry; None if feedback is off, ConfigError if it is on without one."""
     if settings.reputation == "off":
         return None
     known = settings.reputation_registry or settings.network.reputation_registry
@@ -64,7 +63,7 @@ def reputation_registry(settings: Settings) -> Address | None:
 
 
 def evaluator_address(settings: Settings) -> Address | None:
-    """The evaluator's address: as set, else of its key or keystore; None if neither is set."""
+    """Return the evaluator's address as set, else of its key or keystore; None if unknown."""
     if settings.evaluator_address:
         return to_address(settings.evaluator_address)
     if settings.evaluator_key is not None:

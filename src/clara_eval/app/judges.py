@@ -1,4 +1,4 @@
-"""The jury of the settings: its plan, a check of every model, and models for calibration and attacks."""
+"""The jury of the settings: its plan, a check of its models, and models for calibration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan_of(settings: Settings, *, schedule: str = "auto", max_games: int | None
 
 
 async def check_judges(settings: Settings) -> int:
-    """Ask every model of the jury for a few tokens. Raises an error that names the judge and what is wrong."""
+    """Ask every model of the jury for a few tokens, and return how many there are."""
     jury = parse_jury(settings.judges)
     for name, card in price_cards(settings, jury).items():
         if card is None and caps_of(settings).tightest is not None:
@@ -46,7 +46,7 @@ async def check_judges(settings: Settings) -> int:
         llm = build_llm(judge, settings)
         try:
             async with asyncio.timeout(CHECK_SECONDS):
-                if not provider_of(judge).models:  # those with fixed models are loaded here: nobody is asked
+                if not provider_of(judge).models:  # fixed models run in this process
                     await llm.complete(CHECK)
         except TimeoutError:
             raise Temporary(f"{judge.text} did not answer within {CHECK_SECONDS:.0f} s.") from None
@@ -59,7 +59,7 @@ async def check_judges(settings: Settings) -> int:
 async def open_jury(
     settings: Settings, judges: str = ""
 ) -> AsyncIterator[tuple[dict[str, StructuredLlm | None], SqlStore]]:
-    """Open every judge of the jury, None for rules, and the store that keeps their answers."""
+    """Open the judges of the jury, None for rules, and the store that keeps their answers."""
     jury = parse_jury(judges or settings.judges)
     async with opened_store(settings.database_url) as store:
         pool = ModelPool(settings.model_copy(update={"judges_as_set": ",".join(judge.text for judge in jury)}), store)
