@@ -1,8 +1,8 @@
-"""Find new challenges by the factory's events, and what is due: of those that changed or are due by the recorded state.
+"""Discover new challenges, and read those that changed or are due by their recorded state.
 
-Invariant: the checkpoint of discovery moves only after a page is kept, and steps back if its block was replaced: no
-event is lost. A challenge that cannot be read is a problem of the report and stops no other; it is listed again at the
-next tick, as is one whose events are not deep yet.
+Invariant: the checkpoint of discovery moves only after a page is stored, and steps back after a reorg: no event
+is lost. A challenge that cannot be read is listed in the report and blocks no other; it is read again at the next tick,
+as is one whose events are not final yet.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import FINAL_STATES, Created, EvalStatus
 from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
-from clara_eval.service.due import OVER, ChallengeState, Due, DueAction, Memory, RecordedChallenge, Tick, due_now
+from clara_eval.service.due import FINISHED, ChallengeState, Due, DueAction, Memory, RecordedChallenge, Tick, due_now
 from clara_eval.service.metrics import Alert
 from clara_eval.store.sql_store import SignedTransactions
 
 _log = structlog.get_logger(__name__)
-ANNOUNCED = "engine:announced:"  # Before the address of every challenge that the factory announced, readable or not
-PLACE = "engine:changes"  # Up to which safe block events are read, and the challenges to read again
+ANNOUNCED = "engine:announced:"  # Key prefix of every challenge that the factory created, readable or not
+CHANGES = "engine:changes"  # Key of the last safe block whose events were read, and of the challenges to read again
 LONGEST_GAP_BLOCKS = 50_000
-"""About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
+"""About a day on Base: after a longer gap it is cheaper to read every challenge than every event."""
 
 STEP_BACK_BLOCKS = 1_000
-"""How far a reorg sends the reader back: far beyond any seen on a rollup, and cheap to read again."""
+"""Blocks to read again after a reorg: far more than any known reorg of a rollup, and cheap."""
 _AT_ONCE = 8
-READ_TOGETHER = 25  # Challenges in one batch of requests: more than this and one node's answer grows past a megabyte
-_TOGETHER_SECONDS = 10.0  # For one batch; a challenge that makes its node slow is then read alone
+READ_TOGETHER = 25  # Challenges per batch of requests: the response of a larger batch can exceed a megabyte
+_TOGETHER_SECONDS = 10.0  # Timeout of a batch; after it each challenge is read alone
 _KEYS = (index_key, status_key, attempts_key)
 Found = tuple[Challenge, Due]
 Keep = Callable[[NewChallenge], Awaitable[None]]
@@ -68,7 +68,7 @@ async def discover(tick: Tick) -> None:
 async def find_challenges(
     events: ChallengeEvents, store: SignedTransactions, factory: Address, first_block: int, keep: Keep
 ) -> int:
-    """Hand every challenge created since the last call to `keep`; return how many."""
+    """Call `keep` for every challenge created since the last call; return their number."""
     blocks = events.blocks
     name = f"challenges:{blocks.rpc.chain_id}:{factory}"
     first, last, place = first_block, await blocks.safe_block(), await store.checkpoint(name)
@@ -86,31 +86,31 @@ async def find_challenges(
 
 async def save_changes(tick: Tick) -> None:
     place = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
-    await tick.app.store.put(tick.app.chain_id, PLACE, plain_json(place))
+    await tick.app.store.put(tick.app.chain_id, CHANGES, plain_json(place))
 
 
 @dataclass(slots=True)
 class Survey:
-    """The challenges to read at this tick, and those already decided by their recorded state."""
+    """Select the challenges to read at this tick; the others are decided by their recorded state."""
 
     tick: Tick
     active: frozenset[Address] = frozenset()
     changed: set[str] | None = None
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    texts: dict[str, str] = field(default_factory=dict)  # Summary, status and attempts of every challenge, as stored
+    texts: dict[str, str] = field(default_factory=dict)  # Stored summaries, statuses and attempts, by key
 
     async def run(self) -> AsyncIterator[list[Found]]:
-        await self.tick.apart("events", self._ask_for_changes())
+        await self.tick.run_isolated("events", self._read_changes())
         self.active = await self.tick.active()
-        for addresses in await self._to_read():
+        for addresses in await self._select():
             groups = [addresses[start : start + READ_TOGETHER] for start in range(0, len(addresses), READ_TOGETHER)]
             found = [one for group in groups for one in await self._read(group)]
             yield sorted(found, key=lambda one: one[0].scoring_deadline)
 
-    async def _ask_for_changes(self) -> None:
+    async def _read_changes(self) -> None:
         tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
         async with asyncio.timeout(tick.options.read_seconds):
-            text = await tick.app.store.get(tick.app.chain_id, PLACE)
+            text = await tick.app.store.get(tick.app.chain_id, CHANGES)
             place = json.loads(text) if text else None
             if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
                 return
@@ -121,9 +121,9 @@ class Survey:
             self.changed = {*place["again"], *await chain.events.challenges_with_events(first, head)}
         tick.read_again.update(self.changed)
 
-    async def _to_read(self) -> tuple[list[Address], list[Address]]:
+    async def _select(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
-        over = set(await tick.addresses(OVER))
+        over = set(await tick.addresses(FINISHED))
         known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
         waiting = [to_address(name) for name in known if name not in over]
         self.texts = await app.store.get_many(app.chain_id, [key(a) for a in waiting for key in _KEYS])
@@ -146,20 +146,20 @@ class Survey:
         return EvalStatus.model_validate_json(text) if text else None
 
     def _fail(self, address: Address, bad: Exception) -> None:
-        self.tick.failed("challenge_not_read", address, bad, challenge=address)
+        self.tick.add_failure("challenge_not_read", address, bad, challenge=address)
         self.tick.read_again.add(address)
 
     async def _must_read(self, state: RecordedChallenge) -> bool:
-        """Whether the recorded state is too old to decide by, or something is due by it."""
+        """Return whether the recorded state may be outdated, or something is due by it."""
         if self.changed is None or state.address in self.changed:
             return True
         if state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline:
-            return False  # whatever is remembered of it
+            return False
         memory = await self._memory(state)
         is_ended = state.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
         is_others = state.evaluator != self.tick.app.evaluator and not memory.is_signed
         if is_ended and (memory.status in FINAL_STATES or is_others):
-            await self.tick.app.store.put(self.tick.app.chain_id, OVER + state.address, memory.status or "pending")
+            await self.tick.app.store.put(self.tick.app.chain_id, FINISHED + state.address, memory.status or "pending")
             return False
         found = due_now(self.tick.app, state, memory, self.tick.head)
         if found.may_change_unseen or (found.action is not DueAction.NONE and not self.is_active(state, found)):
@@ -188,7 +188,7 @@ class Survey:
         return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None, until)
 
     async def _read(self, group: Sequence[Address]) -> list[Found]:
-        """Read the challenges in one batch; each alone if that fails, so that one fails for itself."""
+        """Read the challenges in one batch; if that fails read each alone, so that a failure stays alone."""
         tick, app, is_alone = self.tick, self.tick.app, len(group) == 1
         seconds = tick.options.read_seconds
         try:
