@@ -1,4 +1,4 @@
-"""Measure who is paid under ties, entries left out, and a judge with a favourite side."""
+"""Measure who is paid with ties, omitted entries, and a judge with position bias."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clara_eval.redteam.report import Figure, number, share
 SIZE = 8
 PAYOUT = (6000, 4000)
 NOISE = 0.3
-FAVOURS_FIRST = 0.5244  # Of the noise: of two equal entries the one shown first wins seven times in ten
+FAVOURS_FIRST = 0.5244  # In standard deviations (normal quantile): the first of two equals wins 70 % of the games
 
 
 def _rank(items: Iterable[str], results: Sequence[Result], order: dict[str, int] | None = None) -> list[str]:
@@ -26,13 +26,13 @@ def _ranking(items: Iterable[str], results: Sequence[Result], order: dict[str, i
 
 
 def _trial(seed: str) -> tuple[random.Random, dict[str, float]]:
-    """Return a source of chance, and entries with a merit each."""
+    """Return a random generator, and entries with their merits."""
     rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
     return rng, {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
 
 
 def _play(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0) -> list[Result]:
-    """Every pair, in both orders, judged by merit with noise; `bias` favours the one that is shown first."""
+    """Judge every pair in both orders by merit with noise; `bias` favours the entry shown first."""
     found = []
     for one, other in combinations(merits, 2):
         for first, second in ((one, other), (other, one)):
@@ -68,28 +68,28 @@ def measure_ties(trials: int, seed: int) -> list[Figure]:
 
 
 def measure_stability(trials: int, seed: int) -> list[Figure]:
-    """Leaving one entry out must not change who of the others is paid, or a person is told."""
+    """Omitting an unpaid entry must not change who is paid, unless the round is flagged."""
     silent = 0
     for trial in range(trials):
         rng, merits = _trial(f"{seed}s{trial}")
         games = _play(merits, rng, noise=0.7)
         whole = _ranking(merits, games, {})
         paid = {standing.item for standing in whole.standings[:2]}
-        told = any(flag.severity != "info" for flag in ranking_flags(whole, by_arrival=True))
-        silent += not told and any(_moved(merits, games, left_out, paid) for left_out in merits.keys() - paid)
+        is_flagged = any(flag.severity != "info" for flag in ranking_flags(whole, by_arrival=True))
+        silent += not is_flagged and any(_changes_paid(merits, games, item, paid) for item in merits.keys() - paid)
     return [
         share("unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",
               silent, trials, at_most=0.0),
     ]  # fmt: skip
 
 
-def _moved(merits: dict[str, float], games: Sequence[Result], left_out: str, paid: set[str]) -> bool:
-    left = [game for game in games if left_out not in (game.first, game.second)]
-    return set(_rank(merits.keys() - {left_out}, left)[:2]) != paid
+def _changes_paid(merits: dict[str, float], games: Sequence[Result], left_out: str, paid: set[str]) -> bool:
+    others = [game for game in games if left_out not in (game.first, game.second)]
+    return set(_rank(merits.keys() - {left_out}, others)[:2]) != paid
 
 
 def measure_utility(trials: int, seed: int) -> list[Figure]:
-    """Kendall's tau with the truth: a judge that likes the first side against one that does not."""
+    """Compare Kendall's tau with the truth for judges with and without position bias."""
     losses, kept = [], []
     for trial in range(trials):
         rng, merits = _trial(f"{seed}u{trial}")
