@@ -1,7 +1,7 @@
-"""Write docs/ranking.md: how good the ranking is for how many calls, and how true its words are.
+"""Write docs/ranking.md: the quality of the ranking by number of calls, and of its statements.
 
-Input: docs/ranking.json, what `bench/ranking.py` printed; several runs are put together with `--from FILE…`, a later
-row of one name replaces an earlier one. Output: targets and tables of the page between two marks.
+Input: docs/ranking.json, the output of `bench/ranking.py`; `--from FILE…` merges several runs, and a later row replaces
+an earlier one of its name. Output: targets and tables of the page between two marks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def tables(rows: list[Row]) -> str:
 
 
 def _targets(rows: dict[str, Row]) -> Iterator[str]:
-    """Each target of the ranking with what was measured; no row is left out if it fails."""
+    """List every target of the ranking with its measured value, met or not."""
     if (row := rows.get("calls N=25, 80 %")) is not None:
         ours, both = row["methods"]["auto"]["misplaced"], row["methods"]["both + points"]["misplaced"]
         told = f"{ours:.3f} after {row['calls']:.0f} calls (orders counted twice: {row['priced']:.0f}); both {both:.3f}"
@@ -126,14 +126,14 @@ def _plain(row: Row) -> str:
 
 
 def page(text: str, told: dict[str, Any]) -> str:
-    """The page with its tables written anew."""
+    """Return the page with its tables regenerated."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{tables(told['rows'])}\n{END}{after}"
 
 
 def gathered(files: list[Path]) -> dict[str, Any]:
-    """The rows of several runs, each once, in the order in which they first appear."""
+    """Merge the rows of several runs, in the order of their first appearance."""
     rows: dict[str, Row] = {}
     for file in files:
         for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
