@@ -78,17 +78,17 @@ def parse(source: bytes, language: str) -> Parsed | None:
 
 def _parse_as(source: bytes, language: str) -> Parsed | None:
     ends_at, not_before = time.thread_time() + CPU_SECONDS, time.monotonic() + CPU_SECONDS
-    cut = False
+    is_cut = False
 
     def read(offset: int, _: Point) -> bytes:
-        nonlocal cut
+        nonlocal is_cut
         # The wall clock is cheaper to read, and CPU time of a thread never exceeds it.
-        cut = cut or (time.monotonic() > not_before and time.thread_time() > ends_at)
-        return b"" if cut else shown[offset : offset + _CHUNK]
+        is_cut = is_cut or (time.monotonic() > not_before and time.thread_time() > ends_at)
+        return b"" if is_cut else masked[offset : offset + _CHUNK]
 
-    shown, blanked = _blank_long_comments(source) if language == "python" else (source, ())
+    masked, blanked = _blank_long_comments(source) if language == "python" else (source, ())
     tree = Parser(load_language(language)).parse(read)
-    if cut:
+    if is_cut:
         return None
     errors, lost = _count_errors(tree) if tree.root_node.has_error else (0, 0)
     if errors > MAX_ERRORS or lost > MAX_ERROR_SHARE * max(len(source), 1):
@@ -112,11 +112,11 @@ def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], .
         elif bare:
             run_start, run = (run_start, run + 1) if run else (position, 1)
         position += len(line) + 1
-    shown = bytearray(source)
+    masked = bytearray(source)
     for start, end in blanked:
         breaks = source.count(b"\n", start, end)
-        shown[start:end] = b"\n" * breaks + b" " * (len(source[start:end]) - breaks)
-    return bytes(shown), tuple(blanked)
+        masked[start:end] = b"\n" * breaks + b" " * (len(source[start:end]) - breaks)
+    return bytes(masked), tuple(blanked)
 
 
 def _count_errors(tree: Tree) -> tuple[int, int]:

@@ -27,8 +27,8 @@ class HostPort:
     def without_default_port(self) -> HostPort:
         return HostPort(self.host, None) if self.port in DEFAULT_PORTS.values() else self
 
-    def is_of(self, place: HostPort) -> bool:
-        return (self.host, self.port) == (place.host, place.port or DEFAULT_PORTS[self.scheme])
+    def is_of(self, host: HostPort) -> bool:
+        return (self.host, self.port) == (host.host, host.port or DEFAULT_PORTS[self.scheme])
 
 
 def read_host(text: str) -> HostPort | None:
@@ -50,10 +50,10 @@ def read_host(text: str) -> HostPort | None:
 def read_origin(text: str) -> HostPort | None:
     """Parse an `Origin` header; None for `null`, a list, a path, a user name or another scheme."""
     scheme, separator, rest = text.partition("://")
-    place = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
-    if place is None:
+    host = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
+    if host is None:
         return None
-    return HostPort(place.host, place.port or DEFAULT_PORTS[scheme.lower()], scheme.lower())
+    return HostPort(host.host, host.port or DEFAULT_PORTS[scheme.lower()], scheme.lower())
 
 
 class TooLong(ValueError):

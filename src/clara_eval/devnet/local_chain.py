@@ -72,8 +72,8 @@ class DevContract:
         return int(str(found))
 
     def events_in(self, name: str, receipt: MinedReceipt) -> list[dict[str, object]]:
-        event, place = self.abi.event(name), self.address.lower()
-        entries = [log for log in receipt["logs"] if log["address"] == place]
+        event, address = self.abi.event(name), self.address.lower()
+        entries = [log for log in receipt["logs"] if log["address"] == address]
         return [event.read(entry) for entry in entries if event.topic in str(entry["topics"])]
 
 

@@ -70,8 +70,8 @@ def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages:
     return found
 
 
-def _read_program(place: tuple[Path, Path]) -> RealFile | None:
-    folder, path = place
+def _read_program(source: tuple[Path, Path]) -> RealFile | None:
+    folder, path = source
     try:
         size = path.stat().st_size
         text = path.read_text(encoding="utf-8") if SMALLEST <= size <= LARGEST else ""
@@ -88,7 +88,7 @@ def _read_program(place: tuple[Path, Path]) -> RealFile | None:
 def _origin(folder: Path, path: Path) -> str:
     """Return the innermost package of a file: packages may be vendored, or installed in two versions."""
     inside = path.relative_to(folder).parts
-    homes = [place for place, part in enumerate(inside) if part in _PACKAGE_FOLDERS]
+    homes = [depth for depth, part in enumerate(inside) if part in _PACKAGE_FOLDERS]
     if homes or folder.name in _PACKAGE_FOLDERS:
         return inside[homes[-1] + 1 if homes else 0]
     return "/".join((folder.name, *inside[:1]))
@@ -200,9 +200,9 @@ def _batches(files: Sequence[RealFile]) -> Iterator[list[Solution]]:
     by_language: dict[str, list[RealFile]] = defaultdict(list)
     for file in files:
         by_language[file.language].append(file)
-    for held in by_language.values():
-        for start in range(0, len(held), BATCH):
-            part = held[start : start + BATCH]
+    for group in by_language.values():
+        for start in range(0, len(group), BATCH):
+            part = group[start : start + BATCH]
             yield [solution_of(file.text, start + n, file.language) for n, file in enumerate(part, start=1)]
 
 
@@ -221,10 +221,10 @@ def _count_false_copies(files: Sequence[RealFile]) -> tuple[int, int, int]:
         for file in files:
             if file.language == language:  # one per name and size: packages vendor each other's sources
                 kept.setdefault((file.path.name, len(file.text)), file)
-        held = list(kept.values())
-        pairs += len(held) * (len(held) - 1) // 2
-        solutions = [solution_of(file.text, n, language) for n, file in enumerate(held, start=1)]
-        origins = {one.submission.submitter: file.origin for one, file in zip(solutions, held, strict=True)}
+        unique = list(kept.values())
+        pairs += len(unique) * (len(unique) - 1) // 2
+        solutions = [solution_of(file.text, n, language) for n, file in enumerate(unique, start=1)]
+        origins = {one.submission.submitter: file.origin for one, file in zip(solutions, unique, strict=True)}
         found = find_likeness(solutions)
         for cluster in found.clusters:
             first = origins[cluster.original.submission.submitter]

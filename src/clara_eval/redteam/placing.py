@@ -73,9 +73,9 @@ def measure_stability(trials: int, seed: int) -> list[Figure]:
     for trial in range(trials):
         rng, merits = _trial(f"{seed}s{trial}")
         games = _play(merits, rng, noise=0.7)
-        whole = _ranking(merits, games, {})
-        paid = {standing.item for standing in whole.standings[:2]}
-        is_flagged = any(flag.severity != "info" for flag in ranking_flags(whole, by_arrival=True))
+        ranking = _ranking(merits, games, {})
+        paid = {standing.item for standing in ranking.standings[:2]}
+        is_flagged = any(flag.severity != "info" for flag in ranking_flags(ranking, by_arrival=True))
         silent += not is_flagged and any(_changes_paid(merits, games, item, paid) for item in merits.keys() - paid)
     return [
         share("unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",

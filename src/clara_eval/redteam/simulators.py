@@ -105,17 +105,17 @@ class Task:
         assert found is not None
         assert check is not None
         before, after = prompt.user[: found.start()], prompt.user[found.end() :]
-        ours = _BEFORE.fullmatch(_TASK.sub("", before, count=1))
-        leaked = "" if after.startswith(_AFTER) and ours else before + after
+        is_ours = _BEFORE.fullmatch(_TASK.sub("", before, count=1))
+        leaked = "" if after.startswith(_AFTER) and is_ours else before + after
         data = without_numbers(unescape(found[1][1:-1]))
         return cls(int(check.group(1)), data, leaked, json.loads(prompt.schema_json)["properties"])
 
     def answer(self, value: Callable[[str, Property], object]) -> dict[str, object]:
         """Return a complete answer with a right canary and the given value for each feature."""
         known = {"check": self.check, "check_lines": self.data.count("\n") + 1}
-        shown = 1 + next((n for n, row in enumerate(self.data.split("\n")) if row.strip()), 0)
+        first_line = 1 + next((n for n, row in enumerate(self.data.split("\n")) if row.strip()), 0)
         return known | {
-            name: shown if "a line that shows" in str(kind) else value(name, kind["anyOf"][0])
+            name: first_line if "a line that shows" in str(kind) else value(name, kind["anyOf"][0])
             for name, kind in self.fields.items()
             if name not in known
         }

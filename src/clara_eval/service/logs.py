@@ -81,13 +81,13 @@ class RepeatFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("clara_eval") or isinstance(record.msg, dict):
             return True
-        place, now = (record.pathname, record.lineno), time.monotonic()
-        since, count = self._counts.get(place, (now, 0))
+        line, now = (record.pathname, record.lineno), time.monotonic()
+        since, count = self._counts.get(line, (now, 0))
         if now - since >= 60:
             if count > _MAX_REPEATS:
                 record.msg = f"{record.msg} [and {count - _MAX_REPEATS} more times before]"
             since, count = now, 0
-        self._counts[place] = (since, count + 1)
+        self._counts[line] = (since, count + 1)
         return count < _MAX_REPEATS
 
 

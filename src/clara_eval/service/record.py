@@ -81,11 +81,11 @@ async def record_results(tick: Tick) -> None:
     index = await read_many(app.store, app.chain_id, Summary, index_key, waiting)
     closed = {to_address(a): one for a, one in index.items() if one.deadline < safe.timestamp}
     known = await known_results(app.store, app.chain_id, closed)
-    over = {address for address in closed if address in known and known[address].isOver}
-    for address in over:
+    finished = {address for address in closed if address in known and known[address].isOver}
+    for address in finished:
         await _watch_claims(tick, address, known[address], closed[address].scorePostedAt)
         await app.store.put(app.chain_id, RECORDED + address, "")
-    missing = [a for a, summary in closed.items() if a not in over and _has_changed(known.get(a), summary)]
+    missing = [a for a, summary in closed.items() if a not in finished and _has_changed(known.get(a), summary)]
     for address in missing[:_RESULTS_AT_ONCE]:
         try:
             async with asyncio.timeout(tick.options.read_seconds):
@@ -157,11 +157,11 @@ async def record_claims(tick: Tick) -> None:
     async with tick.within(tick.options.read_seconds, "Reading old claims"):
         unclaimed = await _unclaimed(store, chain.chain_id)
         for upto in sorted({block for block in unclaimed.values() if block < safe.number}):
-            together = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
-            for start in range(0, len(together), _CLAIMS_AT_ONCE):
-                some = together[start : start + _CLAIMS_AT_ONCE]
-                async for found, block in chain.events.prizes_claimed(some, upto + 1, safe):
-                    await _save_claims(store, chain.chain_id, found, dict.fromkeys(some, block))
+            addresses = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
+            for start in range(0, len(addresses), _CLAIMS_AT_ONCE):
+                batch = addresses[start : start + _CLAIMS_AT_ONCE]
+                async for found, block in chain.events.prizes_claimed(batch, upto + 1, safe):
+                    await _save_claims(store, chain.chain_id, found, dict.fromkeys(batch, block))
 
 
 async def _unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:

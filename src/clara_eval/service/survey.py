@@ -71,10 +71,10 @@ async def find_challenges(
     """Call `keep` for every challenge created since the last call; return their number."""
     blocks = events.blocks
     name = f"challenges:{blocks.rpc.chain_id}:{factory}"
-    first, last, place = first_block, await blocks.safe_block(), await store.checkpoint(name)
-    if place is not None:
-        is_replaced = place.number <= last.number and not await blocks.is_canonical(place)
-        first = max(first_block, place.number - STEP_BACK_BLOCKS) if is_replaced else place.number + 1
+    first, last, checkpoint = first_block, await blocks.safe_block(), await store.checkpoint(name)
+    if checkpoint is not None:
+        is_replaced = checkpoint.number <= last.number and not await blocks.is_canonical(checkpoint)
+        first = max(first_block, checkpoint.number - STEP_BACK_BLOCKS) if is_replaced else checkpoint.number + 1
     kept = 0
     async for announced, upto in events.challenges_created(factory, first, last):
         for new in announced:
@@ -85,8 +85,8 @@ async def find_challenges(
 
 
 async def save_changes(tick: Tick) -> None:
-    place = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
-    await tick.app.store.put(tick.app.chain_id, CHANGES, plain_json(place))
+    progress = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
+    await tick.app.store.put(tick.app.chain_id, CHANGES, plain_json(progress))
 
 
 @dataclass(slots=True)
@@ -111,21 +111,21 @@ class Survey:
         tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
         async with asyncio.timeout(tick.options.read_seconds):
             text = await tick.app.store.get(tick.app.chain_id, CHANGES)
-            place = json.loads(text) if text else None
-            if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
+            progress = json.loads(text) if text else None
+            if progress is None or head.number - progress["block"] > LONGEST_GAP_BLOCKS:
                 return
-            last = Checkpoint(place["block"], place["hash"])
+            last = Checkpoint(progress["block"], progress["hash"])
             if last.number <= head.number and not await chain.blocks.is_canonical(last):
                 return
             first = min(last.number, tick.safe.number) + 1
-            self.changed = {*place["again"], *await chain.events.challenges_with_events(first, head)}
+            self.changed = {*progress["again"], *await chain.events.challenges_with_events(first, head)}
         tick.read_again.update(self.changed)
 
     async def _select(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
-        over = set(await tick.addresses(FINISHED))
+        finished = set(await tick.addresses(FINISHED))
         known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
-        waiting = [to_address(name) for name in known if name not in over]
+        waiting = [to_address(name) for name in known if name not in finished]
         self.texts = await app.store.get_many(app.chain_id, [key(a) for a in waiting for key in _KEYS])
         ours: list[Address] = []
         others: list[Address] = []

@@ -59,10 +59,10 @@ def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settin
 
 async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> DemoResult:
     """Run the lifecycle on a temporary node and store; results are checked on the chain."""
-    with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
+    with tempfile.TemporaryDirectory(prefix="clara-demo-") as folder:
         async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
-            settings = local_settings(chain, Path(place) / "store.db", trace_dir)
+            settings = local_settings(chain, Path(folder) / "store.db", trace_dir)
             async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
                 story = choose_story(app.machine, tell)
                 posted = await post_round(chain, story=story)

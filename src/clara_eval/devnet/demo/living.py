@@ -57,12 +57,12 @@ class Tempo:
 async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None) -> AsyncIterator[Settings]:
     tempo = tempo or Tempo()
     async with AsyncExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
         say("A local chain is being started and the contracts deployed.")
         options = AnvilOptions(accounts=30, start_at=int(time.time()) - DAY)
         chain = await stack.enter_async_context(local_chain(options))
         judge = await stack.enter_async_context(_serve_judge(tempo))
-        local = _demo_settings(settings, chain, place, judge)
+        local = _demo_settings(settings, chain, folder, judge)
         await _post_past_rounds(chain, local, say)
         config = json.loads(rate_limiter().config)
         if judge != "rules":
@@ -111,9 +111,9 @@ def _make_endpoint(schema: FeatureSchema, seconds: float) -> Callable[[web.Reque
     return answer
 
 
-def _demo_settings(settings: Settings, chain: LocalChain, place: Path, judge: str) -> Settings:
+def _demo_settings(settings: Settings, chain: LocalChain, folder: Path, judge: str) -> Settings:
     """Return the operator's settings with those of the demo on top."""
-    own = local_settings(chain, place / "demo.db", place / "traces")
+    own = local_settings(chain, folder / "demo.db", folder / "traces")
     return settings.model_copy(
         update={
             **{name: getattr(own, name) for name in own.model_fields_set},
@@ -149,8 +149,8 @@ async def _post_past_rounds(chain: LocalChain, settings: Settings, say: Say) -> 
     failing = await post_round(chain, open_seconds=HOUR, story=changed, committed=keccak_hex(b"another config"))
     await submit_entries(chain, failing, changed)
     await chain.move_to(int(time.time()))
-    wanted = replace(rate_limiter(), title="Rate limiter for a public API, open for entries")
-    await submit_entries(chain, await post_round(chain, open_seconds=3 * DAY, story=wanted), wanted, most=3)
+    open_story = replace(rate_limiter(), title="Rate limiter for a public API, open for entries")
+    await submit_entries(chain, await post_round(chain, open_seconds=3 * DAY, story=open_story), open_story, most=3)
 
 
 async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:

@@ -86,9 +86,9 @@ def gas_golf() -> Story:
     if not example.is_dir():
         example = Path(__file__).parents[4] / "examples" / "gas-golf"
     order = ("plain", "assembly", "careless", "endless", "counting", "unchecked", "untested")
-    places = {name: example / "submissions" / f"{name}.sol" for name in order}
+    paths = {name: example / "submissions" / f"{name}.sol" for name in order}
     for name in ("endless", "untested"):
-        places[name] = _ENTRIES / f"{name}.sol.txt"
+        paths[name] = _ENTRIES / f"{name}.sol.txt"
     return Story(
         title="Gas golf: a token to many addresses in one call",
         problem="Write a contract `Submission` with `send(address token, address[] to, uint256[] amounts)` that pays "
@@ -96,7 +96,7 @@ def gas_golf() -> Story:
         "a batch of twenty.",
         config=(example / "eval-config.json").read_text(encoding="utf-8"),
         skills=("solidity",),
-        entries=tuple((name, place.read_text(encoding="utf-8")) for name, place in places.items()),
+        entries=tuple((name, path.read_text(encoding="utf-8")) for name, path in paths.items()),
         copied="assembly",
     )
 
