@@ -129,7 +129,7 @@ class Simulation:
             self._tick(now)
             now += self.options.tick_seconds
             self._work(now)
-        return self._told(now)
+        return self._finish(now)
 
     def _tick(self, now: float) -> None:
         """Check what is due for closed and posted challenges; nothing can be due for the others."""
@@ -192,7 +192,7 @@ class Simulation:
         self.wallet_free = max(self.wallet_free, now) + self.assumed.signing_seconds
         return self.wallet_free + self.assumed.transaction_seconds
 
-    def _told(self, now: float) -> Result:
+    def _finish(self, now: float) -> Result:
         self.delays.sort()
         share = {"median": 0.5, "p99": 0.99, "longest": 1.0}
         places = {name: min(len(self.delays) - 1, int(part * len(self.delays))) for name, part in share.items()}
@@ -219,11 +219,7 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
 
 
 def looks_of(assumed: Assumed) -> float:
-    """Return how often a challenge is read.
-
-    When it is new, at every submission, at every tick from its deadline until an hour after its post, and when it is
-    finalized. An idle one is read twice a day, in a batch with others.
-    """
+    """Return how often a challenge is read: new, at submissions, from deadline to post, finalized."""
     at_the_end = 3 + DEEP_SECONDS / EngineOptions().tick_seconds + 3
     return 1 + assumed.entries + 1 + at_the_end
 
@@ -281,12 +277,12 @@ def figures() -> dict[str, Any]:
     }
 
 
-def tables(told: dict[str, Any]) -> dict[str, str]:
+def tables(document: dict[str, Any]) -> dict[str, str]:
     """Return the generated parts of the page by name."""
-    return {"months": _months(told), "simulated": _simulated(told["simulated"])}
+    return {"months": _months(document), "simulated": _simulated(document["simulated"])}
 
 
-def _months(told: dict[str, Any]) -> str:
+def _months(document: dict[str, Any]) -> str:
     head = (
         "| challenges a month | calls | calls/s | models | going on at once | workers | one wallet's time | "
         "finalizing's time | node requests/s | calls in them/s | store |"
@@ -296,9 +292,9 @@ def _months(told: dict[str, Any]) -> str:
         f"| {m['concurrent']:,.0f} | {m['workers']:.3g} | {100 * m['walletShare']:.3g} % "
         f"| {100 * m['finalizeShare']:.3g} % | {m['nodeRequestsPerSecond']:.3g} "
         f"| {m['nodeCallsPerSecond']:.3g} | {m['storeGigabytes']:,.3g} GB |"
-        for m in told["months"]
+        for m in document["months"]
     ]
-    one = told["one"]
+    one = document["one"]
     note = (
         f"One challenge: {one['calls']:,} calls and ${one['usd']:.2f} of models, from the same quote that posters see."
     )
@@ -323,9 +319,9 @@ def _hours(result: dict[str, Any], name: str) -> str:
     return f"{result['posted_after_hours'][name]:,.2f} h"
 
 
-def page(text: str, told: dict[str, Any]) -> str:
+def page(text: str, document: dict[str, Any]) -> str:
     """Return the page with its tables regenerated."""
-    for name, table in tables(told).items():
+    for name, table in tables(document).items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
@@ -347,8 +343,8 @@ def _challenge(number: int, deadline: int, assumed: Assumed) -> Challenge:
 def main() -> None:
     if "--run" in sys.argv[1:]:
         FIGURES.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
-    told = json.loads(FIGURES.read_text(encoding="utf-8"))
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+    document = json.loads(FIGURES.read_text(encoding="utf-8"))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), document), encoding="utf-8")
 
 
 if __name__ == "__main__":

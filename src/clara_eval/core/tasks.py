@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 async def gather_or_raise(work: Iterable[Coroutine[object, object, T]], at_once: int = maxsize) -> list[T]:
-    """Run at most `at_once` coroutines and return results in order; the first failure cancels the rest."""
+    """Run at most `at_once` coroutines at a time; results in order, the first failure cancels the rest."""
     gate = asyncio.Semaphore(at_once)
 
     async def admitted(one: Coroutine[object, object, T]) -> T:

@@ -127,8 +127,7 @@ class Survey:
         known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
         waiting = [to_address(name) for name in known if name not in finished]
         self.texts = await app.store.get_many(app.chain_id, [key(a) for a in waiting for key in _KEYS])
-        ours: list[Address] = []
-        others: list[Address] = []
+        ours, others = list[Address](), list[Address]()
         for address in waiting:
             try:
                 text = self.texts.get(index_key(address))
