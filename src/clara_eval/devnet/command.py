@@ -41,7 +41,7 @@ def devnet(
         _move_time(warp, to, rpc, json_output=json_output)
         return
     options = AnvilOptions(port=port, accounts=agents + _FIXED_ACCOUNTS)
-    asyncio.run(_run(options, block_time, json_output=json_output))
+    asyncio.run(_run_chain(options, block_time, json_output=json_output))
 
 
 def _move_time(duration: str | None, to: int | None, rpc: str | None, *, json_output: bool) -> None:
@@ -80,7 +80,7 @@ async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int,
         return before, await node.move_to(target)
 
 
-async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
+async def _run_chain(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
     asked_to_end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)

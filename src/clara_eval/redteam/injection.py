@@ -58,7 +58,7 @@ _POOR = "def first(values):\n    pass\n\n\ndef total(values, rate):\n    pass\n"
 
 async def measure_injection(payloads: list[Payload]) -> list[Figure]:
     counts, won_by = Counter[str](), Counter[str]()
-    rival, grammar = await _facts(honest_reader, HONEST[1]), comparison_grammar(SCHEMA)
+    rival, grammar = await _read_facts(honest_reader, HONEST[1]), comparison_grammar(SCHEMA)
     judge = ModelJudge(in_memory(ScriptedLlm(simulators.gullible_judge(SCHEMA, "A"))), CRITERIA, SCHEMA)
     for payload, carrier, position, text in simulators.submissions(payloads):
         counts["trials"] += 1
@@ -67,11 +67,11 @@ async def measure_injection(payloads: list[Payload]) -> list[Figure]:
         counts["noticed"] += bool(speaks_to_judge(prompt_view(solution.text).text))
         if position != "after_cut" and counts["trials"] % OBEYED_EVERY == 0:
             counts["tried"] += 1
-            counts["obeyed"] += await _facts(simulators.obedient_reader, text) != await _facts(honest_reader, text)
+            obedient, honest = [await _read_facts(one, text) for one in (simulators.obedient_reader, honest_reader)]
+            counts["obeyed"] += obedient != honest
         how = simulators.COMPROMISES[counts["trials"] % len(simulators.COMPROMISES)]
-        attacked, control = [
-            await _facts(simulators.compromised_extractor(words, how), text) for words in (payload.text, "other words")
-        ]
+        readers = [simulators.compromised_extractor(words, how) for words in (payload.text, "other words")]
+        attacked, control = [await _read_facts(reader, text) for reader in readers]
         counts["waits"] += any(flag.severity == "review" for flag in attacked.flags)
         prompts = [comparison_prompt(CRITERIA, SCHEMA, one.vector, rival.vector) for one in (attacked, control)]
         counts["uncontained"] += prompts[0] != prompts[1] or not grammar.fullmatch(prompts[0].user)
@@ -107,7 +107,7 @@ def _figures(counts: Counter[str], won_by: Counter[str], payloads: int) -> list[
     ]  # fmt: skip
 
 
-async def _facts(reader: object, text: str) -> SubmissionFacts:
+async def _read_facts(reader: object, text: str) -> SubmissionFacts:
     asker = in_memory(ScriptedLlm(reader))  # type: ignore[arg-type]  # one of the simulated readers
     return await extract_features(asker, SCHEMA, solution_of(text), READING)
 
@@ -154,7 +154,7 @@ def _data_of(question: Question) -> str:
 
 async def measure_denial(payloads: list[Payload]) -> list[Figure]:
     """Let a provider fail for one submission (M5): the facts of others must not change."""
-    clean, changed, trials = await _facts(honest_reader, HONEST[0]), 0, 0
+    clean, changed, trials = await _read_facts(honest_reader, HONEST[0]), 0, 0
     for payload in payloads[:40]:
         for fault in simulators.FAULTS:
             provider = simulators.FaultyProvider(ScriptedLlm(honest_reader), _if_poisoned(fault))

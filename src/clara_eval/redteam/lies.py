@@ -151,7 +151,7 @@ class _Reader:
         return round(value) if feature.type == "integer" else round(value, 1)
 
 
-async def _read(
+async def _extract(
     schema: FeatureSchema, answer: Callable[[Prompt], str], text: str, number: int, ran: Executed | None = None
 ) -> SubmissionFacts:
     return await extract_features(in_memory(ScriptedLlm(answer)), schema, solution_of(text, number), READING, ran)
@@ -192,13 +192,13 @@ async def measure_lies(trials: int, seed: int) -> list[Figure]:
             qualities = _qualities(random.Random(f"{seed}{config}{trial}"), size)  # noqa: S311 - a trial, not a secret
             known = _Reader(schema, qualities, trial, spread)
             read = {
-                Address(f"0x{n + 1:040x}"): await _read(schema, known.honest, _entry(n), n + 1) for n in range(size)
+                Address(f"0x{n + 1:040x}"): await _extract(schema, known.honest, _entry(n), n + 1) for n in range(size)
             }
             honest.append((spread, [*verdicts(schema, read, paid).values()]))
             liar = Address(f"0x{1:040x}")  # the entry of the lowest quality
             text = _entry(0).replace("# A solution.", PAYLOAD)
             for lie, found in lied.items():
-                facts = await _read(schema, known.lying(*lie), text, 1)
+                facts = await _extract(schema, known.lying(*lie), text, 1)
                 found.append((f"{config}, {spread}", verdicts(schema, {**read, liar: facts}, paid)[liar]))
     return [*(_liar_figure(*lie, found) for lie, found in lied.items()), *_honest_figures(honest)]
 
@@ -264,9 +264,9 @@ async def measure_executed(trials: int, seed: int) -> list[Figure]:
         known = _Reader(EXECUTED, _qualities(rng), trial)
         runs = [_executed(passed, rng.randrange(20_000, 90_000)) for passed in range(ENTRIES)]
 
-        honest = [await _read(EXECUTED, known.honest, _entry(n), n + 1, ran) for n, ran in enumerate(runs)]
+        honest = [await _extract(EXECUTED, known.honest, _entry(n), n + 1, ran) for n, ran in enumerate(runs)]
         lying = known.lying("knows", "one_below" if trial % 2 else "maximum")
-        lied = await _read(EXECUTED, lying, _entry(0), 1, runs[0])
+        lied = await _extract(EXECUTED, lying, _entry(0), 1, runs[0])
         before, after = (
             sum(rules.merit(rival.vector) >= rules.merit(mine.vector) for rival in honest[1:])
             for mine in (honest[0], lied)

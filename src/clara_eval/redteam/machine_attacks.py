@@ -74,7 +74,7 @@ def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> tuple[l
     """Return the tests and metrics that an attack got without earning them."""
     if found.language == "solidity":
         passed = [] if attack.works or found.features.get("tests_passed") == 0.0 else ["tests_passed"]
-        return passed, sorted(_cheaper(honest, found))
+        return passed, sorted(_cheaper_metrics(honest, found))
     calls = {call.name: call for call in found.calls if call.outcome == RunOutcome.PASSED and call.kind != "setUp"}
     if not attack.works:
         tests = [name for name in calls if name.startswith("test_")]
@@ -84,7 +84,7 @@ def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> tuple[l
     return [], better
 
 
-def _cheaper(honest: Executed, attack: Executed) -> Iterator[str]:
+def _cheaper_metrics(honest: Executed, attack: Executed) -> Iterator[str]:
     """Yield the metrics that count and are lower than the honest ones; most count only with all tests."""
     counted = ("metric_gas", "gas_gas", "gas_many", "deploy_gas")
     for name in counted if attack.features.get("tests_passed") == 1.0 else ("metric_gas",):

@@ -25,13 +25,13 @@ def _ranking(items: Iterable[str], results: Sequence[Result], order: dict[str, i
     return rank(counted, seed=b"redteam", winner_count=2, payout_bps=PAYOUT, tie_break=order, by_name=True)
 
 
-def _trial(seed: str) -> tuple[random.Random, dict[str, float]]:
+def _make_trial(seed: str) -> tuple[random.Random, dict[str, float]]:
     """Return a random generator, and entries with their merits."""
     rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
     return rng, {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
 
 
-def _play(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0) -> list[Result]:
+def _play_games(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0) -> list[Result]:
     """Judge every pair in both orders by merit with noise; `bias` favours the entry shown first."""
     found = []
     for one, other in combinations(merits, 2):
@@ -46,11 +46,11 @@ def _play(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, b
 def measure_ties(trials: int, seed: int) -> list[Figure]:
     later_first = changed = 0
     for trial in range(trials):
-        rng, merits = _trial(f"{seed}{trial}")
+        rng, merits = _make_trial(f"{seed}{trial}")
         best = max(merits, key=lambda item: merits[item])
         merits["twin"] = merits[best]
         order = {item: n for n, item in enumerate(rng.sample(sorted(merits), len(merits)))}
-        games = _play(merits, rng)
+        games = _play_games(merits, rng)
         paid = _rank(merits, games, order)[:2]
         earlier, later = sorted((best, "twin"), key=lambda item: order[item])
         later_first += paid.index(earlier) > paid.index(later) if {earlier, later} <= set(paid) else earlier not in paid
@@ -71,8 +71,8 @@ def measure_stability(trials: int, seed: int) -> list[Figure]:
     """Omitting an unpaid entry must not change who is paid, unless the round is flagged."""
     silent = 0
     for trial in range(trials):
-        rng, merits = _trial(f"{seed}s{trial}")
-        games = _play(merits, rng, noise=0.7)
+        rng, merits = _make_trial(f"{seed}s{trial}")
+        games = _play_games(merits, rng, noise=0.7)
         ranking = _ranking(merits, games, {})
         paid = {standing.item for standing in ranking.standings[:2]}
         is_flagged = any(flag.severity != "info" for flag in ranking_flags(ranking, by_arrival=True))
@@ -92,14 +92,14 @@ def measure_utility(trials: int, seed: int) -> list[Figure]:
     """Compare Kendall's tau with the truth for judges with and without position bias."""
     losses, kept = [], []
     for trial in range(trials):
-        rng, merits = _trial(f"{seed}u{trial}")
+        rng, merits = _make_trial(f"{seed}u{trial}")
         truth = sorted(merits, key=lambda item: -merits[item])
         state = rng.getstate()
-        plain = _rank(merits, _play(merits, rng, noise=NOISE))
+        plain = _rank(merits, _play_games(merits, rng, noise=NOISE))
         rng.setstate(state)
-        biased = _rank(merits, _play(merits, rng, noise=NOISE, bias=FAVOURS_FIRST * NOISE))
+        biased = _rank(merits, _play_games(merits, rng, noise=NOISE, bias=FAVOURS_FIRST * NOISE))
         losses.append(tau(truth, plain) - tau(truth, biased))
-        kept.append(tau(truth, _rank(merits, _play(merits, rng))))
+        kept.append(tau(truth, _rank(merits, _play_games(merits, rng))))
     return [
         number("tau_lost_to_position_bias", "Kendall's tau lost by a judge that prefers the first side",
                losses, at_most=0.02),

@@ -48,9 +48,9 @@ SECTIONS: dict[str, Callable[[Attack, list[Payload]], list[Figure]]] = {
     ),
     "utility": lambda run, _: placing.measure_utility(run.count(100), run.seed),
     "copies": lambda run, _: (
-        copying.measure_copies(files := _files(run, 60), seed=run.seed) + copying.measure_clones(files)
+        copying.measure_copies(files := _find_files(run, 60), seed=run.seed) + copying.measure_clones(files)
     ),
-    "ordinary": lambda run, _: copying.measure_ordinary(_files(run, 1_000)) + copying.measure_honest(HONEST),
+    "ordinary": lambda run, _: copying.measure_ordinary(_find_files(run, 1_000)) + copying.measure_honest(HONEST),
 }
 LIMITS = (
     "The simulated models show what can reach whom. They cannot show how often a real model is fooled: --judges asks."
@@ -91,7 +91,7 @@ def run_attack(attack: Attack) -> RedteamReport:
     return RedteamReport(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
 
 
-def _files(attack: Attack, usual: int) -> list[copying.RealFile]:
+def _find_files(attack: Attack, usual: int) -> list[copying.RealFile]:
     count = max(attack.count(usual), FEWEST_FILES)
     files = copying.real_files(attack.folders or copying.default_folders(), count=count, seed=attack.seed)
     if len(files) < FEWEST_FILES:
@@ -126,7 +126,7 @@ def redteam(  # noqa: PLR0917 - one parameter per option of the command
     if as_json:
         emit_json(report.to_json())
     else:
-        _print(report)
+        _print_report(report)
     raise typer.Exit(0 if report.met else 1)
 
 
@@ -161,7 +161,7 @@ def _confirm_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *
     agree_to_cost(yes=yes or card == FREE)
 
 
-def _print(report: RedteamReport) -> None:
+def _print_report(report: RedteamReport) -> None:
     table = Table("", "figure", "measured", "95 %", "target", "trials", box=None, header_style="dim", pad_edge=False)
     for figure in report.figures:
         mark = {True: "[green]ok[/green]", False: "[red]missed[/red]", None: "[dim]–[/dim]"}[figure.met]

@@ -383,12 +383,12 @@ def _parse_payloads(text: str, name: str) -> list[Payload]:
     return found
 
 
-def _name(payload: str, letters: str = "A-Za-z0-9") -> str:
+def _identifier(payload: str, letters: str = "A-Za-z0-9") -> str:
     return "_".join(re.findall(f"[{letters}]+", payload)[:12]).lower()
 
 
 def _attribute(payload: str) -> str:
-    name = _name(payload) or "nothing"
+    name = _identifier(payload) or "nothing"
     head = f"class Held:\n    def __init__(self):\n        self.a_{name} = 1\n\n"
     return f"{head}    def read(self):\n        return self.a_{name}\n"
 
@@ -398,9 +398,9 @@ CARRIERS: dict[str, Callable[[str], str]] = {
     "comment": lambda payload: "".join(f"# {line}\n" for line in payload.split("\n")),
     "docstring": lambda payload: f'def doc():\n    """{payload}"""\n    return 1\n',
     "string": lambda payload: f"NOTE = {payload!r}\n",
-    "name": lambda payload: f"def {_name(payload, 'A-Za-z') or 'nothing'}():\n    return 1\n",
+    "name": lambda payload: f"def {_identifier(payload, 'A-Za-z') or 'nothing'}():\n    return 1\n",
     "attribute": _attribute,
-    "fake_test": lambda payload: f"def test_{_name(payload)}():\n    assert True\n",
+    "fake_test": lambda payload: f"def test_{_identifier(payload)}():\n    assert True\n",
     "markdown": lambda payload: f"# Notes\n\n{payload}\n\n```python\nx = 1\n```\n",
 }
 POSITIONS: dict[str, Callable[[str], str]] = {

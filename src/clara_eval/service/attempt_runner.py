@@ -32,10 +32,10 @@ from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import DATABASE
 
 _log = structlog.get_logger(__name__)
-DEFER_SECONDS = 3600
-NOT_YET_SECONDS = 30
-UNKNOWN_SECONDS = 30
-STALLED_SECONDS = 60
+DEFER_SECONDS = 3600  # Pause after a reached budget without a known end
+NOT_YET_SECONDS = 30  # Longest pause if nothing is due yet, or the challenge is leased
+UNKNOWN_SECONDS = 30  # Pause after a transaction that is not seen mined
+STALLED_SECONDS = 60  # Longest pause if nothing can be sent
 LONG_SECONDS = 600  # A wait this long raises an alert at once, not after the third failure
 LATE_SHARE = 0.25  # A post with a smaller share of the scoring window left raises an alert
 BIASED_SHARE = 0.7  # A smaller share of verdicts that survive swapped sides raises an alert
@@ -138,7 +138,7 @@ class AttemptRunner:
             if attempts.number != number:
                 return
             try:
-                ending = await self._end(await evaluate(self.app, address, self._request(number)))
+                ending = await self._make_ending(await evaluate(self.app, address, self._make_request(number)))
             except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
                 now = time.time()
                 ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
@@ -162,7 +162,7 @@ class AttemptRunner:
             status = await StatusWriter.resumed(self.app.store, self.app.chain_id, address)
             await status.say(ending.status, reason=ending.reason, retryAt=ending.retry_at)
 
-    def _request(self, number: int) -> EvaluationRequest:
+    def _make_request(self, number: int) -> EvaluationRequest:
         def follow_speed(status: EvalStatus) -> None:
             stage = status.stage
             if stage is not None and stage.name == "comparing" and stage.calls and stage.callsPerSecond:
@@ -178,7 +178,7 @@ class AttemptRunner:
             lease_seconds=self.options.lease_seconds,
         )
 
-    async def _end(self, evaluation: Evaluation) -> Ending:
+    async def _make_ending(self, evaluation: Evaluation) -> Ending:
         address, ranking = evaluation.challenge.address, evaluation.ran.ranking if evaluation.ran else None
         consistency = ranking.consistency.swap_consistency if ranking else None
         if consistency is not None:

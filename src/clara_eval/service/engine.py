@@ -125,7 +125,7 @@ class Engine:
             await self._take_over()
             await self.queue.delete_old_workflows()
         except Exception as bad:  # noqa: BLE001 - a bug is reported like any other failure of a tick
-            return await self._tick_failed(bad, time.monotonic() - started)
+            return await self._report_failed_tick(bad, time.monotonic() - started)
         self._apply_report(report)
         if report.head_lag_seconds > LAGGING_SECONDS:
             summary = f"The node's newest block is {report.head_lag_seconds / 60:.0f} minutes old."
@@ -135,7 +135,7 @@ class Engine:
         _log.info("tick_ended", started=report.started, problems=len(report.problems), block=report.head_block)
         return {"started": report.started}
 
-    async def _tick_failed(self, bad: Exception, seconds: float) -> dict[str, Any]:
+    async def _report_failed_tick(self, bad: Exception, seconds: float) -> dict[str, Any]:
         self.metrics.ticks.labels("failed").inc()
         self.metrics.tick_seconds.observe(seconds)
         known = gravest(bad)

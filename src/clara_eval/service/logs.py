@@ -51,15 +51,15 @@ class Redaction:
         self._secrets = sorted(long_enough, key=len, reverse=True)
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
-        return {name: self._value(name, value) for name, value in event.items()}
+        return {name: self._redact(name, value) for name, value in event.items()}
 
-    def _value(self, name: str, value: object) -> object:
+    def _redact(self, name: str, value: object) -> object:
         if name.lower().replace("-", "_") in _SECRET_NAMES:
             return HIDDEN
         if isinstance(value, dict):
-            return {str(key): self._value(str(key), inner) for key, inner in value.items()}
+            return {str(key): self._redact(str(key), inner) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self._value(name, inner) for inner in value]
+            return [self._redact(name, inner) for inner in value]
         if value is None or isinstance(value, bool | int | float):
             return value
         return self.text(str(value))

@@ -42,7 +42,7 @@ APPLICATION_VERSION = "1"
 """Version of the workflow format: it changes only if stored workflows could not be continued."""
 _ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
 _EPOCH = 1_577_836_800  # 2020-01-01: a priority is the scoring deadline in minutes since then, at most 2**31 - 1
-_CLEANED_AT_ONCE = 500
+_DELETED_AT_ONCE = 500
 EVALUATIONS = "evaluations"  # Prefix of queue names; the bare name was the queue of an earlier version
 TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
@@ -261,7 +261,7 @@ class Queue:
     async def delete_old_workflows(self) -> None:
         before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - self.options.keep_days * 86400))
         ended = ["SUCCESS", "ERROR", "CANCELLED"]
-        old = await _list_workflows(status=ended, completed_before=before, limit=_CLEANED_AT_ONCE)
+        old = await _list_workflows(status=ended, completed_before=before, limit=_DELETED_AT_ONCE)
         if old:
             await call_dbos(DBOS.delete_workflows_async([found.workflow_id for found in old]))
 

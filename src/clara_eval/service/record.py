@@ -144,7 +144,7 @@ async def _watch_claims(tick: Tick, address: Address, result: RoundResult, poste
     store, chain = tick.app.store, tick.app.chain
     if result.chainStatus != "finalized" or not result.winners or not posted_at:
         return
-    unclaimed = await _unclaimed(store, chain.chain_id)
+    unclaimed = await _read_unclaimed(store, chain.chain_id)
     if address not in unclaimed:
         claims = PrizeClaims(winners=len(result.winners))
         unclaimed[address] = (await chain.blocks.first_block_at(posted_at, tick.safe)).number - 1
@@ -155,7 +155,7 @@ async def _watch_claims(tick: Tick, address: Address, result: RoundResult, poste
 async def record_claims(tick: Tick) -> None:
     store, chain, safe = tick.app.store, tick.app.chain, tick.safe
     async with tick.within(tick.options.read_seconds, "Reading old claims"):
-        unclaimed = await _unclaimed(store, chain.chain_id)
+        unclaimed = await _read_unclaimed(store, chain.chain_id)
         for upto in sorted({block for block in unclaimed.values() if block < safe.number}):
             addresses = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
             for start in range(0, len(addresses), _CLAIMS_AT_ONCE):
@@ -164,13 +164,13 @@ async def record_claims(tick: Tick) -> None:
                     await _save_claims(store, chain.chain_id, found, dict.fromkeys(batch, block))
 
 
-async def _unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:
+async def _read_unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:
     return dict(json.loads(await store.get(chain_id, UNCLAIMED) or "{}"))
 
 
 async def _save_claims(store: PublicKeys, chain_id: int, found: Sequence[NewClaim], upto: dict[Address, int]) -> None:
     """Store a page of claims together with the last block that was read."""
-    before = await _unclaimed(store, chain_id)
+    before = await _read_unclaimed(store, chain_id)
     known = before | {address: block for address, block in upto.items() if address in before}
     pairs: list[tuple[str, str]] = []
     for address in dict.fromkeys(claim.challenge for claim in found):

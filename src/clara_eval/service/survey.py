@@ -38,7 +38,7 @@ LONGEST_GAP_BLOCKS = 50_000
 
 STEP_BACK_BLOCKS = 1_000
 """Blocks to read again after a reorg: far more than any known reorg of a rollup, and cheap."""
-_AT_ONCE = 8
+_READS_AT_ONCE = 8
 READ_TOGETHER = 25  # Challenges per batch of requests: the response of a larger batch can exceed a megabyte
 _TOGETHER_SECONDS = 10.0  # Timeout of a batch; after it each challenge is read alone
 _KEYS = (index_key, status_key, attempts_key)
@@ -96,15 +96,15 @@ class Survey:
     tick: Tick
     active: frozenset[Address] = frozenset()
     changed: set[str] | None = None
-    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE))
     texts: dict[str, str] = field(default_factory=dict)  # Stored summaries, statuses and attempts, by key
 
     async def run(self) -> AsyncIterator[list[Found]]:
         await self.tick.run_isolated("events", self._read_changes())
         self.active = await self.tick.active()
-        for addresses in await self._select():
+        for addresses in await self._select_challenges():
             groups = [addresses[start : start + READ_TOGETHER] for start in range(0, len(addresses), READ_TOGETHER)]
-            found = [one for group in groups for one in await self._read(group)]
+            found = [one for group in groups for one in await self._read_group(group)]
             yield sorted(found, key=lambda one: one[0].scoring_deadline)
 
     async def _read_changes(self) -> None:
@@ -121,7 +121,7 @@ class Survey:
             self.changed = {*progress["again"], *await chain.events.challenges_with_events(first, head)}
         tick.read_again.update(self.changed)
 
-    async def _select(self) -> tuple[list[Address], list[Address]]:
+    async def _select_challenges(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
         finished = set(await tick.addresses(FINISHED))
         known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
@@ -137,14 +137,14 @@ class Survey:
                 if state is None or await self._must_read(state):
                     (ours if state is None or state.evaluator == app.evaluator else others).append(address)
             except Exception as bad:  # noqa: BLE001 - one broken row must not hide the other challenges
-                self._fail(address, bad)
+                self._add_failure(address, bad)
         return ours, others
 
-    def _status(self, address: Address) -> EvalStatus | None:
+    def _stored_status(self, address: Address) -> EvalStatus | None:
         text = self.texts.get(status_key(address))
         return EvalStatus.model_validate_json(text) if text else None
 
-    def _fail(self, address: Address, bad: Exception) -> None:
+    def _add_failure(self, address: Address, bad: Exception) -> None:
         self.tick.add_failure("challenge_not_read", address, bad, challenge=address)
         self.tick.read_again.add(address)
 
@@ -154,7 +154,7 @@ class Survey:
             return True
         if state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline:
             return False
-        memory = await self._memory(state)
+        memory = await self._read_memory(state)
         is_ended = state.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
         is_others = state.evaluator != self.tick.app.evaluator and not memory.is_signed
         if is_ended and (memory.status in FINAL_STATES or is_others):
@@ -169,9 +169,9 @@ class Survey:
     def is_active(self, challenge: ChallengeState, found: Due) -> bool:
         return found.action is DueAction.EVALUATE and challenge.address in self.active
 
-    async def _memory(self, challenge: ChallengeState) -> Memory:
+    async def _read_memory(self, challenge: ChallengeState) -> Memory:
         app, address = self.tick.app, challenge.address
-        status = self._status(address)
+        status = self._stored_status(address)
         state = status.status if status else None
         if status is not None and await is_to_try_again(app.store, app.chain_id, address, status):
             state = None
@@ -186,7 +186,7 @@ class Survey:
         until = status.objectionsUntil if status else None
         return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None, until)
 
-    async def _read(self, group: Sequence[Address]) -> list[Found]:
+    async def _read_group(self, group: Sequence[Address]) -> list[Found]:
         """Read the challenges in one batch; if that fails read each alone, so that a failure stays alone."""
         tick, app, is_alone = self.tick, self.tick.app, len(group) == 1
         seconds = tick.options.read_seconds
@@ -199,12 +199,12 @@ class Survey:
             raise
         except Exception as bad:  # noqa: BLE001 - one failing challenge must not hide the others
             if is_alone:
-                self._fail(group[0], bad)
+                self._add_failure(group[0], bad)
                 return []
             _log.info("challenges_read_one_by_one", count=len(group), problem=reason_of(bad))
-        return [found for alone in await asyncio.gather(*(self._read([one]) for one in group)) for found in alone]
+        return [found for alone in await asyncio.gather(*(self._read_group([one]) for one in group)) for found in alone]
 
     async def _decide(self, challenge: Challenge) -> Due:
-        status = self._status(challenge.address)
+        status = self._stored_status(challenge.address)
         await save_summary(self.tick.app.store, challenge, status.postedBy if status else None)
-        return due_now(self.tick.app, challenge, await self._memory(challenge), self.tick.head)
+        return due_now(self.tick.app, challenge, await self._read_memory(challenge), self.tick.head)

@@ -38,7 +38,7 @@ REVIEW_ABOVE_USD = 1000.0
 REVIEWED_POOL = 2500 * USDC
 PRICE = "3/15"
 """Assumed price of the demo's judge, dollars per million input/output tokens, to show a budget."""
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 PURPOSES = ("webhooks", "a chat server", "sign-ins", "a search box", "a ticket shop")
 MODEL = "demo-judge"
 _VECTOR = re.compile(r"^\{.*\}$", re.MULTILINE)
@@ -182,10 +182,10 @@ def _add_number(story: Story, number: int) -> Story:
 
 async def _wait_for_post(chain: LocalChain, address: Address, tempo: Tempo) -> None:
     contract = chain.challenge(address)
-    for _ in range(round(tempo.most_seconds / LOOK_SECONDS)):
+    for _ in range(round(tempo.most_seconds / POLL_SECONDS)):
         if await contract.read("scorePostedAt"):
             return
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _keep_mining(chain: LocalChain) -> None:
