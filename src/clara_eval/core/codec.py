@@ -42,8 +42,8 @@ def to_camel_json(value: object) -> object:
     if kind in _JSON_SCALARS:
         return value
     if is_dataclass(kind):
-        items = ((key, is_decimal, getattr(value, name)) for name, key, is_decimal in _json_fields(kind))
-        return {key: str(item) if is_decimal else to_camel_json(item) for key, is_decimal, item in items}
+        named = ((key, is_decimal, getattr(value, name)) for name, key, is_decimal in _json_fields(kind))
+        return {key: str(item) if is_decimal else to_camel_json(item) for key, is_decimal, item in named}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
