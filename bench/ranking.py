@@ -1,9 +1,9 @@
-"""The ranking bench: misplaced money and right sets against calls, for the shipped default and plain baselines.
+"""Measure misplaced money and correct winners by number of calls, for our schedule and baselines.
 
-Prints one JSON document with a row for each case. Every release takes a fresh block of seeds (`--seeds`, far from all
-others). The folder `--keep` has two files for each case, one line a trial: `asked-…`, what the default schedule asked,
-and `told-…`, the figures about it. A later run goes on where the last one ended; after a change of what is said and
-not of what is asked, remove the latter only. `--verdicts FILE` replays real verdicts, a CSV with left, right, winner.
+Prints one JSON document with a row per case. Every release uses a new block of seeds (`--seeds`, far from all others).
+The folder `--keep` has two files per case with one line per trial: `asked-…`, the questions of the default schedule,
+and `told-…`, the figures about it. A later run continues; after a change of the figures but not of the questions remove
+only the latter. `--verdicts FILE` replays real verdicts, a CSV with left, right, winner.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def points_order(results: Sequence[Result], size: int) -> Ints:
 
 
 def _points(table: Tally) -> Ints:
-    """Best first by points, the lower index among equals."""
+    """Sort best first by points; among equals the lower index comes first."""
     size = table.size
     won = np.bincount(table.first, table.points, size) + np.bincount(table.second, 1 - table.points, size)
     played = np.bincount(table.first, minlength=size) + np.bincount(table.second, minlength=size)
@@ -70,14 +70,14 @@ def _points(table: Tally) -> Ints:
 
 
 def elo_order(results: Sequence[Result], size: int) -> Ints:
-    """Best first by the Elo that would be posted."""
+    """Sort best first by the Elo that would be posted."""
     table = tally([str(k) for k in range(size)], results)
     repeats = not table.read_off or fit(table).same < REPEATING
     return np.argsort(-rate(table, b"bench", repeats=repeats), kind="stable")
 
 
 def specification(world: SimulatedWorld) -> Ints:
-    """Every pair once, the lower index first, Elo in that order."""
+    """Compare every pair once with the lower index first; Elo in that order."""
     first, second = np.triu_indices(world.size, 1)
     ratings = literal_elo(world.size, first, second, world.verdicts[first, second] / 2)
     return np.argsort(-ratings, kind="stable")
@@ -91,7 +91,7 @@ def random_pairs(world: SimulatedWorld, calls: int) -> list[Result]:
 
 
 def swiss(world: SimulatedWorld, calls: int) -> list[Result]:
-    """Rounds of neighbours by points, no pair twice in one sequence; Elo decides at the end."""
+    """Pair neighbours by points, no pair twice in one sequence; Elo decides at the end."""
     results: list[Result] = []
     shown: set[tuple[int, int]] = set()
     won, played = np.zeros(world.size), np.zeros(world.size)
@@ -121,7 +121,7 @@ def _asked(world: SimulatedWorld, a: int, b: int) -> Result:
 
 
 def shipped(world: SimulatedWorld, most: int | None) -> Iterator[list[Pairing | Group]]:
-    """The questions of the default schedule, batch by batch."""
+    """Return the questions of the default schedule, batch by batch."""
     schedule = choose_schedule(world.items, ("",), max_comparisons=most, winner_count=3, payout_bps=TOP3)
     results: list[Result] = []
     while batch := schedule.next_batch(results):
@@ -137,14 +137,14 @@ def answers(world: SimulatedWorld, questions: Sequence[Pairing | Group]) -> list
 
 
 def asked_trial(size: int, model: Model, seed: int) -> list[list[int]]:
-    """What the default schedule asks: the items of each question as they were shown."""
+    """Return the questions of the default schedule: the items of each as they were shown."""
     world = draw_world(size, seed, model)
     shown = [q.items if isinstance(q, Group) else (q.first, q.second) for batch in shipped(world, None) for q in batch]
     return [[int(item) for item in items] for items in shown]
 
 
 def told_trial(size: int, model: Model, asked: dict[int, list[list[int]]], seed: int) -> dict[str, Any]:
-    """The figures of one trial: every method at every number of calls, and what is said after the default schedule."""
+    """Return the figures of a trial: all methods by number of calls, and what the default states."""
     world = draw_world(size, seed, model)
     names = [tuple(str(item) for item in items) for items in asked[seed]]
     questions = [Group(items) if len(items) > 2 else Pairing(*items) for items in names]
@@ -160,50 +160,51 @@ def told_trial(size: int, model: Model, asked: dict[int, list[list[int]]], seed:
 
 
 def priced(questions: Sequence[Pairing | Group]) -> int:
-    """Questions in the price of a pair: an order shows four entries and costs two."""
+    """Return the cost in pairs: an order of four entries costs two pairs."""
     return sum(2 if isinstance(question, Group) else 1 for question in questions)
 
 
 def calls(world: SimulatedWorld, questions: list[Pairing | Group], both: list[Result]) -> dict[str, list[float]]:
-    """Set and misplaced share of every method at every number of calls."""
+    """Return winners and misplaced share of every method by number of calls."""
     size = world.size
     score = partial(quality, world.truth)
-    found = {"both + points": told(score(points_order(both, size)))}
+    found = {"both + points": figures_of(score(points_order(both, size)))}
     end = answers(world, questions)
-    found["auto"] = told(score(elo_order(end, size)))
-    found[SAME_MONEY] = told(score(points_order(random_pairs(world, priced(questions)), size)))
+    found["auto"] = figures_of(score(elo_order(end, size)))
+    found[SAME_MONEY] = figures_of(score(points_order(random_pairs(world, priced(questions)), size)))
     if size > FOURS_FROM:
         for name, repeats in (("auto, repeats always counted", True), ("auto, repeats never counted", False)):
             ratings = rate(tally(world.items, end), b"bench", repeats=repeats)
-            found[name] = told(score(np.argsort(-ratings, kind="stable")))
+            found[name] = figures_of(score(np.argsort(-ratings, kind="stable")))
     for shown in SHOWN_CALLS[size]:
         if shown < len(questions):
-            found[f"auto {shown}"] = told(score(elo_order(answers(world, questions[:shown]), size)))
-    found["specification"] = told(score(specification(world)))
+            found[f"auto {shown}"] = figures_of(score(elo_order(answers(world, questions[:shown]), size)))
+    found["specification"] = figures_of(score(specification(world)))
     most = max(SHOWN_CALLS[size])
     by_swiss, by_lot = swiss(world, most), random_pairs(world, most)
     for shown in SHOWN_CALLS[size]:
-        found[f"Swiss + Elo {shown}"] = told(score(elo_order(by_swiss[:shown], size)))
-        found[f"random + points {shown}"] = told(score(points_order(by_lot[:shown], size)))
+        found[f"Swiss + Elo {shown}"] = figures_of(score(elo_order(by_swiss[:shown], size)))
+        found[f"random + points {shown}"] = figures_of(score(points_order(by_lot[:shown], size)))
     return found
 
 
-def told(found: Quality) -> list[float]:
+def figures_of(found: Quality) -> list[float]:
     return [found.set, round(found.misallocation, 4)]
 
 
 def judged(world: SimulatedWorld, results: Sequence[Result]) -> Ranking:
-    vars(import_module("clara_eval.ranking.rank"))["MAX_RERATED"] = 0  # what single entries or verdicts decide warns
+    # skip the analysis of single entries, which only warns
+    vars(import_module("clara_eval.ranking.rank"))["MAX_RERATED"] = 0
     return rank(tally(world.items, results), seed=b"bench", winner_count=3, payout_bps=TOP3)
 
 
 def waits_by_flags(ranking: Ranking) -> bool:
-    """Whether the round waited before misplaced money was a reason."""
+    """Return whether the round waits for a reason other than misplaced money."""
     return any(flag.severity == "review" for flag in ranking_flags(ranking, by_arrival=False))
 
 
 def words(world: SimulatedWorld, results: Sequence[Result]) -> dict[str, Any]:
-    """What is said of these results, and what is true."""
+    """Return what the ranking states about these results, and what is true."""
     ranking, truth = judged(world, results), world.truth
     order = [int(standing.item) for standing in ranking.standings]
     found = quality(truth, np.array(order))
@@ -235,7 +236,7 @@ def words(world: SimulatedWorld, results: Sequence[Result]) -> dict[str, Any]:
 
 
 def speed() -> dict[str, Any]:
-    """Seconds of CPU for a round of 300 in both orders, and for one step of the schedule."""
+    """Measure CPU seconds for a round of 300 in both orders, and for one step of the schedule."""
     world = draw_world(300, 1)
     table = tally(world.items, play(world, Fixed(Field(world.items), is_both=True)))
     begin = time.process_time()
@@ -252,7 +253,7 @@ def _few(world: SimulatedWorld) -> Schedule:
 
 
 def replay(path: Path, trials: int) -> dict[str, Any]:
-    """Real verdicts: the paid three of drawn rows, eight for each item, against those of all rows."""
+    """Compare the top three of sampled real verdicts, eight per item, with those of all verdicts."""
     results = read_results(path)
     items = sorted({result.first for result in results} | {result.second for result in results})
     whole = fit(tally(items, results)).theta
@@ -272,7 +273,7 @@ def replay(path: Path, trials: int) -> dict[str, Any]:
 
 
 def kept(name: str, work: Callable[[int], Any], asked: argparse.Namespace) -> dict[int, Any]:
-    """The trials of a case by seed: those in the folder, and what is missing."""
+    """Return the trials of a case by seed: from the folder, or computed if missing."""
     path = Path(asked.keep) / f"{name}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     seeds = range(asked.seeds, asked.seeds + asked.trials)
@@ -296,7 +297,7 @@ def _numbered(work: Callable[[int], Any], seed: int) -> tuple[int, Any]:
 
 
 def calls_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and standard error of every method; differences to both orders are paired."""
+    """Return mean and standard error of every method; differences to both orders are paired."""
     methods: dict[str, Any] = {}
     for name in {name: 0 for trial in trials for name in trial["methods"]}:
         ended = "auto" if name.startswith("auto") else name
@@ -333,7 +334,7 @@ def words_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def calibration_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
-    """Every word and chance that is said, over all paid places: how often it is true."""
+    """Return how often each stated word and probability is true, over all paid places."""
     places = [margin for trial in trials for margin in trial["margins"]]
     said = {
         "clear": [place[3] for place in places if place[0] == "clear"],
@@ -359,7 +360,7 @@ def calibration_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _share(are_true: Sequence[bool]) -> list[Any]:
-    """The share, its 95 % interval by Wilson, and of how many."""
+    """Return the share, its 95 % Wilson interval, and the number of trials."""
     found = proportion(sum(are_true), len(are_true))
     return [None if value is None else round(value, 3) for value in (found.value, found.low, found.high)] + [
         found.count
@@ -375,7 +376,7 @@ def waits_row(case: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _waits(trials: list[dict[str, Any]], prize: int) -> dict[str, Any]:
-    """Rounds that wait by the rule of misplaced money, with the defaults of $50 and 20 %; and how right each are."""
+    """Count rounds held for misplaced money ($50 and 20 %), and how often each group is right."""
     by_money = [trial["saidMisplaced"] * prize > 50 and trial["saidMisplaced"] > 0.2 for trial in trials]
     waits = [money or trial["waitsAnyway"] for money, trial in zip(by_money, trials, strict=True)]
     return {

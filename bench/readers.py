@@ -1,7 +1,7 @@
-"""The time from due to posted with 200 readers of pages and traces, over the time without.
+"""Measure the time from due to posted with 200 readers of pages, relative to that without.
 
 A real service process (SQLite, pages and engine in one) evaluates rounds on a local chain with a fake model. During
-every second round a separate process keeps 200 readers busy: each asks for the next page as soon as it has the last
+every second round a separate process keeps 200 readers busy: each requests the next page as soon as it has the last
 one. The figure is the ratio of the times within one run. Prints one JSON document.
 """
 
@@ -38,7 +38,7 @@ async def main(*, quick: bool) -> int:
         async with world(plan, f"sqlite:///{place}/bench.db") as made:
             made.environ["CLARA_PORT"] = str(port)
             await made.start_worker()
-            address, _ = await _round(made, 0)  # the first one pays for imports and caches
+            address, _ = await _round(made, 0)  # a warm-up for imports and caches
             url = f"http://127.0.0.1:{port}"
             pages = [f"{url}/", f"{url}/challenges/{address}", f"{url}/api/v1/challenges/{address}/eval-trace"]
             quiet, loaded, read = [], [], 0
@@ -83,7 +83,7 @@ async def _start_readers(pages: Sequence[str]) -> asyncio.subprocess.Process:
 
 
 async def read_pages(pages: Sequence[str]) -> None:
-    """Read until told to stop; then print how many pages were read."""
+    """Read pages until SIGTERM, then print their number."""
     stop, count = asyncio.Event(), 0
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=READERS)) as http:

@@ -1,9 +1,9 @@
-"""`make bench`: every benchmark in turn, each in its own process, with targets and what was measured.
+"""Run every benchmark in its own process and compare it with its targets (`make bench`).
 
 Prints one JSON document with the tables of all benches; a bench that fails is reported as failed and the others still
-run. `--quick` runs each with few trials; `--keep` is the folder in which the ranking's trials add up from run to run
-(`make bench KEEP=var/ranking`), since all of them take hours; `--verdicts` a file of real ones for it. Performance is a
-ratio within one run: machines are shared and noisy.
+run. `--quick` runs each with few trials; `--keep` is the folder that collects the trials of the ranking over runs
+(`make bench KEEP=var/ranking`), because all of them take hours; `--verdicts` is a file of real verdicts for it.
+Performance is a ratio within one run: machines are shared and noisy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 def run(name: str, words: list[str]) -> dict[str, Any]:
     command = [sys.executable, str(HERE / f"{name}.py"), *words]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}  # the benches use the set-ups of the tests
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}  # the benches use the fixtures of the tests
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False, env=environment)
     try:
         result: dict[str, Any] = json.loads(done.stdout)

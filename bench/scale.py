@@ -1,11 +1,11 @@
-"""Scale: a large round by rules, the looks of a tick, and how many rounds a minute a service posts.
+"""Measure scale: a large round by rules, the cost of ticks, and posted rounds per minute.
 
-Each part runs in a process of its own, so that its CPU seconds and memory can be read. `round`: 1,000 entries by rules
+Each part runs in its own process, so that its CPU seconds and memory can be read. `round`: 1,000 entries by rules
 with everything on (copies, features, ranking, trace, documents, SQLite), then `verify` of its trace. `judge`: a folder
-of 25 files by rules, over the evaluation alone. `tick`: a tick beside ten thousand finished and ten thousand open
-challenges over one without them. `discovery`: a tick with twenty new challenges beside ten thousand of the same
-factory, over one without them. `service`: due challenges of 25 entries by rules, on SQLite with one worker and on
-Postgres with one, two and three. Prints one JSON document, target beside measured.
+of 25 files by rules, over the evaluation alone. `tick`: a tick with ten thousand finished and ten thousand open
+challenges over one without them. `discovery`: a tick with twenty new challenges among ten thousand of the factory, over
+one without them. `service`: due challenges of 25 entries by rules, on SQLite with one worker and on
+Postgres with one, two and three. Prints one JSON document with targets and measured values.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 CPU_SECONDS, MEGABYTES, TRACE_MEGABYTES, VERIFY_SECONDS = 12.0, 300.0, 10.0, 10.0
 JUDGE_TIMES = 2.0
 TICK_MICROSECONDS = 25.0
-"""To read its key in a list of keys; nothing of it is looked at."""
+"""Target per finished challenge, of which only the key in a list is read."""
 FINISHED = 10_000
 NEW, MORE_REQUESTS = 20, 2
-"""A few of those that are open are asked at each tick whether they are as they were: once a day for everybody."""
+"""New challenges in a tick, and how many more requests it may make with many open challenges."""
 EVERY_STORE = "sqlite:1,postgres:1,postgres:2,postgres:3"
 ALL_CORES, GROWTH = 0.9, 1.15
-"""Where less than this share of the cores is busy, a worker more is to post this many times the rounds."""
+"""If a smaller share of the cores is busy, one more worker should post this many times the rounds."""
 SECONDS_A_BLOCK = 2
 """As on Base."""
 
 
 async def large_round(place: Path, entries_count: int) -> dict[str, Any]:
-    """Walk, file and publish one round, as an evaluation does between the chain and the post."""
+    """Evaluate, store and publish one round, as between reading the chain and the post."""
     from tests.support.large_round import PLAN_BY_RULES, large_challenge, run_large, trace_entries
 
     from clara_eval.chain.model import choose_winners
@@ -94,7 +94,7 @@ async def verified(place: Path) -> dict[str, Any]:
 
 
 async def judged(place: Path, entries_count: int) -> dict[str, Any]:
-    """CPU of `judge` on small files by rules, with store, trace and result files, and of the evaluation alone."""
+    """Measure CPU of `judge` on small files by rules, in total and of the evaluation alone."""
     from tests.support.large_round import no_listener, program
 
     from clara_eval.actions.judge import JudgeRequest, judge_entries
@@ -124,7 +124,7 @@ async def judged(place: Path, entries_count: int) -> dict[str, Any]:
         await evaluate_round(venue.given, EvaluationPlan(("rules",)), sources, no_listener)
         between = time.process_time()
         await judge_entries(JudgeRequest(contents, config, "rules"), Settings.from_env({}), place / f"judged{number}")
-        if number:  # the first of each also loads and compiles
+        if number:  # the first run of each also imports and compiles
             bare.append(between - before)
             whole.append(time.process_time() - between)
     ratio = round(statistics.median(whole) / statistics.median(bare), 2)
@@ -133,7 +133,7 @@ async def judged(place: Path, entries_count: int) -> dict[str, Any]:
 
 
 async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
-    """CPU seconds of ticks beside so many finished and as many open challenges, and of the same without them."""
+    """Measure CPU seconds of ticks with so many finished and open challenges, and without them."""
     from tests.support.faulty_node import FaultyNode
     from tests.support.service import finished, still_open, ticked
 
@@ -175,7 +175,7 @@ async def ticks(place: Path, finished_count: int) -> dict[str, Any]:
 
 
 async def discovery(place: Path, count: int) -> dict[str, Any]:
-    """What a tick with a few new challenges costs, before and after the factory made so many others that are open."""
+    """Measure a tick with a few new challenges, before and after the factory has many open ones."""
     from tests.support.faulty_node import FaultyNode
     from tests.support.service import ticked
 
@@ -199,7 +199,7 @@ async def discovery(place: Path, count: int) -> dict[str, Any]:
                 cpu = round(time.process_time() - before, 2)
                 return {"new": new, "cpuSeconds": cpu, "requests": node.requests, "calls": node.calls.total()}
 
-            await cost(NEW)  # what a first tick asks once
+            await cost(NEW)  # a warm-up: the first tick makes extra requests
             return {
                 "challenges": count,
                 "newBefore": await cost(NEW),
@@ -211,11 +211,10 @@ async def discovery(place: Path, count: int) -> dict[str, Any]:
 
 
 async def service(place: Path, challenges: int, entries_count: int, wanted: str) -> dict[str, Any]:
-    """Rounds a minute from the first post to the last, with real worker processes on a real chain.
+    """Measure rounds per minute from the first post to the last, with real workers on a real chain.
 
-    `wanted` is a list such as `sqlite:1,postgres:2`. All of them work on the same challenges: the chain is put back
-    after each. The workers are as they are shipped, but for ticks every quarter of a minute instead of every five
-    minutes, and blocks come as on Base.
+    `wanted` is a list such as `sqlite:1,postgres:2`. Each set-up works on equal challenges: the chain is reverted after
+    each. The workers have the shipped settings, except for a tick every 15 seconds; blocks come as on Base.
     """
     from tests.support.chaos import ChaosPlan, world
 
@@ -236,7 +235,7 @@ async def service(place: Path, challenges: int, entries_count: int, wanted: str)
 
 @contextmanager
 def database(kind: str, file: Path) -> Iterator[str]:
-    """An empty database, as a URL."""
+    """Create an empty database and yield its URL."""
     from tests.support.databases import running_postgres
 
     if kind == "sqlite":
@@ -247,7 +246,7 @@ def database(kind: str, file: Path) -> Iterator[str]:
 
 
 async def served(made: World, workers: int) -> dict[str, Any]:
-    """So many workers from their start until everything is posted."""
+    """Run so many workers until everything is posted."""
     started = time.monotonic()
     made.workers.clear()
     for _ in range(workers):
@@ -271,26 +270,26 @@ async def served(made: World, workers: int) -> dict[str, Any]:
 
 
 def _cpu_seconds(pids: Sequence[int]) -> float:
-    """User and system time of these processes until now."""
+    """Return user and system time of these processes."""
     stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def _children(name: str) -> list[int]:
-    """Processes of this name that this process started."""
+    """Return the child processes of this name."""
     threads = Path("/proc/self/task").iterdir()
     children = [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
     return [pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == name]
 
 
 def _busy_seconds() -> float:
-    """Of all cores and all processes, the node and the database too: whether more workers could do more."""
+    """Return busy seconds of all cores, which shows whether more workers could do more."""
     user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 async def _posted(made: World, count: int) -> tuple[int, float]:
-    """How many of the challenges have scores on the chain, and when, once there are so many; one question a second."""
+    """Poll every second until so many challenges have scores on the chain; return number and time."""
     from clara_eval.chain.contracts.abi import abi
 
     wanted: Any = {"fromBlock": made.first_block, "topics": [abi("Challenge").event("ScoresPosted").topic]}
@@ -305,7 +304,7 @@ async def _posted(made: World, count: int) -> tuple[int, float]:
 
 
 def part(name: str, *arguments: object) -> dict[str, Any]:
-    """One part in a process of its own; with its largest memory."""
+    """Run one part in its own process, and add its peak memory."""
     command = [sys.executable, __file__, "--part", name, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout)
@@ -344,13 +343,13 @@ def main() -> None:
         folder = part("judge", place, 25)
         tick = part("tick", place, 500 if asked.quick else FINISHED)
         found = part("discovery", place, 300 if asked.quick else FINISHED)
-    document = told(walked, checked, folder, tick, found)
+    document = compare_targets(walked, checked, folder, tick, found)
     document["service"] = services(8, 6, "sqlite:1") if asked.quick else services(asked.rounds, 25, EVERY_STORE)
     print(json.dumps(document, indent=2))
 
 
 def services(challenges: int, entries_count: int, wanted: str) -> dict[str, Any]:
-    """SQLite is for one process; Postgres for several."""
+    """Return the set-ups: SQLite with one process, Postgres with several."""
     with tempfile.TemporaryDirectory(prefix="clara-scale-") as place:
         found = part("service", place, challenges, entries_count, wanted)
     runs = [run for run in found["runs"] if run["store"] == "postgres"]
@@ -366,14 +365,14 @@ def services(challenges: int, entries_count: int, wanted: str) -> dict[str, Any]
     return found
 
 
-def told(
+def compare_targets(
     walked: dict[str, Any],
     checked: dict[str, Any],
     folder: dict[str, Any],
     tick: dict[str, Any],
     found: dict[str, Any],
 ) -> dict[str, Any]:
-    """Every figure beside its target."""
+    """Compare every figure with its target."""
     more = round(1000 * (tick["cpuMs"] - tick["cpuMsWithout"]) / tick["finished"], 1)
     calls = tick["storeCalls"] - tick["storeCallsWithout"]
     asked = tick["requests"] - tick["requestsWithout"]

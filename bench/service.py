@@ -1,7 +1,7 @@
-"""The API under load while an evaluation runs: no error, and the evaluation slows by less than a tenth.
+"""Load the API during evaluations; target: no errors, and less than 10 % slower evaluations.
 
-A real service process evaluates rounds on a local chain with a fake model (50 ms an answer). Every second round a
-separate process asks for its status 200 times a second. The figure is the ratio of the times within one run, so a
+A real service process evaluates rounds on a local chain with a fake model (50 ms per answer). Every second round a
+separate process requests its status 200 times per second. The figure is the ratio of the times within one run, so a
 busy machine slows both sides. Prints one JSON document.
 """
 
@@ -51,7 +51,7 @@ async def main(*, quick: bool) -> int:
             await made.start_worker()
             url = f"http://127.0.0.1:{port}"
             await _until(lambda: _answers(f"{url}/healthz"))
-            await _round(made, url, 0, loaded=False)  # the first one pays for imports and caches
+            await _round(made, url, 0, loaded=False)  # a warm-up for imports and caches
             rounds = [await _round(made, url, number, loaded=number % 2 == 0) for number in range(1, 2 * pairs + 1)]
     return _tell(rounds[0::2], rounds[1::2])
 
@@ -80,7 +80,7 @@ def _tell(quiet: list[Round], loaded: list[Round]) -> int:
 
 
 async def _round(made: World, url: str, number: int, *, loaded: bool) -> Round:
-    """One challenge from its first question to its last answer, timed at the model's endpoint."""
+    """Time one challenge at the model's endpoint, from its first request to its last response."""
     address = await post_challenge(made.chain, made.plan, number)
     target = f"{url}/api/v1/challenges/{address}/eval-status"
     await _until(lambda: _answers(target))
@@ -124,7 +124,7 @@ async def _is_posted(made: World, address: Address) -> bool:
 
 
 async def _load(target: str) -> asyncio.subprocess.Process:
-    """The asking process, once its first request was answered."""
+    """Start the load process, and return once its first request was answered."""
     command = (sys.executable, __file__, "--load", target)
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
@@ -133,7 +133,7 @@ async def _load(target: str) -> asyncio.subprocess.Process:
 
 
 async def load(target: str) -> None:
-    """Ask RATE times a second until told to stop; then say how it went."""
+    """Send RATE requests per second until SIGTERM, then print the result."""
     import signal
 
     stop, times, errors = asyncio.Event(), list[float](), 0

@@ -1,7 +1,7 @@
-"""The arithmetic of docs/trace-format.md in plain Python, written from that page alone: nothing of the product is used.
+"""The arithmetic of docs/trace-format.md in plain Python, written only from that page.
 
-In: the entries of a trace as a map from key to body. Out: what the page says follows from them, for the worked examples
-of the page and for the test that holds the page to real traces. Only Keccak and linear algebra come from packages.
+Input: the entries of a trace by key. Output: what follows from them, for the worked examples of the page and the test
+that compares the page with real traces. Invariant: no code of the product is used; only Keccak and algebra libraries.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def results(bodies: Bodies, items: list[str]) -> list[tuple[int, int, int, int]]
 
 
 def judges(bodies: Bodies) -> list[tuple[str, bool]]:
-    """Section 9: by name, and right after each the pairs from its orders."""
+    """Section 9: judges by name, each followed by the pairs from its orders."""
     if "verdicts" in bodies:
         return [("rules", False)]
     played = [body for key, body in bodies.items() if key.startswith("comparison/") and body["winner"]]
@@ -211,7 +211,7 @@ def ratings(games: list[tuple[int, int, int, int]], size: int, seed: bytes) -> l
 
 
 def _levelled(games: list[tuple[int, int, int, int]], rated: list[float]) -> list[float]:
-    """Equal records: the coarsest split by points and by meetings with each class."""
+    """Split entries into classes of equal records: equal points, and equal meetings with each class."""
     size = len(rated)
     classes: list[Any] = [sum(h * (a == i) + (2 - h) * (b == i) for a, b, _, h in games) for i in range(size)]
     while True:
@@ -276,7 +276,7 @@ def solution_bytes(bodies: Bodies, account: str) -> bytes:
 
 
 def archived_code(sent: bytes, solution: Any) -> bytes:
-    """Section 4: what is measured of an archive that has code, which one folder holds."""
+    """Section 4: the measured text of an archive with code in one folder."""
     if sent.startswith(b"PK"):
         with zipfile.ZipFile(io.BytesIO(sent)) as packed:
             files = {name.partition("/")[2]: packed.read(name) for name in packed.namelist()}
@@ -296,7 +296,7 @@ def archived_code(sent: bytes, solution: Any) -> bytes:
 
 
 class Fit:
-    """Section 9: the model at its mode, and the draws from it."""
+    """Section 9: the mode of the model, and draws from its posterior."""
 
     def __init__(self, bodies: Bodies) -> None:
         self.items = canonical_order(bodies)
@@ -306,7 +306,7 @@ class Fit:
         self.first, self.second, self.judge, points = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3] / 2
         self.points = points
         size = len(self.items)
-        self.parts = ((self.first, 1.0), (self.second, -1.0), (size + self.judge, 1.0))  # each row's three numbers
+        self.parts = ((self.first, 1.0), (self.second, -1.0), (size + self.judge, 1.0))  # columns and coefficients
         self.count = np.array([0.64 if group else 1.0 for _, group in self.voices])[self.judge] if len(rows) else points
         self._fit(size)
 
@@ -418,7 +418,7 @@ def estimates(bodies: Bodies) -> dict[str, Any]:
 
 
 def deciding(bodies: Bodies, fit: Fit, order: list[int]) -> int | None:
-    """Section 9: the fewest verdicts found whose reversal pays others."""
+    """Section 9: the fewest verdicts found whose reversal changes who is paid."""
     paid, size, found = bodies["ranking"]["winnerCount"], len(fit.items), []
     if size <= paid or size * len(fit.games) > 20_000:
         return None
@@ -466,7 +466,7 @@ def _margin(ranked: Any, order: list[int], draws: Any, places: Any, place: int) 
 
 
 def is_exact(bodies: Bodies, verdicts: dict[str, Any]) -> bool:
-    """Section 2, `ranking`: rules judged measured facts, every pair met, and no verdicts contradict each other."""
+    """Section 2, `ranking`: judged by rules on measured facts, all pairs compared, no contradictions."""
     measured = all(f["source"] == "measured" for f in bodies["schema"]["features"] if f["type"] != "text")
     by_rules = {judge for judge, _ in judges(bodies)} <= {"rules"}
     return measured and by_rules and verdicts["coverage"] == 1.0 and not verdicts["cycles"]

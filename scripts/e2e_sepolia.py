@@ -1,9 +1,9 @@
-"""The whole lifecycle on Base Sepolia, with the network's own presets: from escrow to claimed prize and verified trace.
+"""Run the whole lifecycle on Base Sepolia, from escrow to claimed prize and verified trace.
 
-Comes in: `CLARA_RPC_URL` and `CLARA_E2E_KEY` (or `CLARA_E2E_KEY_FILE`), a key with some test ETH. Goes out: one line
-for each step. Must hold: every step is done once. What is done stands in the state folder and on
-chain; a run that is killed, or that has to wait for the deadline or for the twelve hours, is gone on with by running it
-again. `--wait` stays and goes on by itself. The evaluator and the agents have keys that are derived from the given one.
+Input: `CLARA_RPC_URL` and `CLARA_E2E_KEY` (or `CLARA_E2E_KEY_FILE`), a key with some test ETH.
+Output: one line per step.
+Invariant: every step is done once; progress is in the state folder and on chain. Run it again after a kill, or when the
+deadline or the twelve hours are over; `--wait` waits for them. Evaluator and agents use keys derived from the given.
 
     CLARA_RPC_URL=https://… CLARA_E2E_KEY_FILE=key make e2e-sepolia
 """
@@ -51,25 +51,25 @@ from clara_eval.store.leases import Busy
 NETWORK = "base-sepolia"
 ENTRIES = ("deque_window", "token_bucket", "nested_flags")
 LEAST_ENTRIES = 2
-"""With fewer the contract cancels the challenge."""
+"""The contract cancels a challenge with fewer entries."""
 PRIZE_UNITS = 1_050_000
 """One test dollar and the poster's bond of 5 %."""
 LEAST_WEI, GAS_UNITS = 10**15, 20_000_000
-"""What each derived account gets, at least and at the present price; the rest stays there for the next run."""
+"""The funds of each derived account: a minimum, and gas at the current price."""
 OWN_GAS_UNITS = 3_000_000
-"""What the given key itself uses, with a margin."""
+"""Gas that the given key uses itself, with a margin."""
 LEAST_OPEN_SECONDS = 300
-"""Below that the entries might not be in before the deadline."""
+"""With less the entries might miss the deadline."""
 NEWEST = 200
-"""Among so many challenges one that a killed run has posted is looked for."""
+"""Number of recent challenges among which that of a killed run is searched."""
 LEASE_LOOKS, LEASE_PAUSE_SECONDS = 30, 2.0
-"""Longer than the lease of a killed evaluation lasts (30 s)."""
+"""Longer than the lease of a killed evaluation (30 s)."""
 _TRANSFER_GAS = 100_000
 _WAITING = {Meaning.ALREADY_KNOWN, Meaning.NONCE_TOO_LOW, Meaning.REPLACEMENT_UNDERPRICED}
 
 
 class Waiting(Exception):
-    """Nothing can be done before that moment."""
+    """Nothing can be done before this time."""
 
     def __init__(self, why: str, until: int) -> None:
         super().__init__(why)
@@ -77,7 +77,7 @@ class Waiting(Exception):
 
 
 class State:
-    """What is done, in one file that is replaced as a whole."""
+    """The finished steps, in a file that is replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "state.json"
@@ -95,7 +95,7 @@ class State:
         return self._facts.get(name)
 
     def keep(self, name: str, value: Any) -> Any:
-        """Remember, tell, and give it back."""
+        """Save the value, print it, and return it."""
         self._facts[name] = value
         new = self._path.with_suffix(".new")
         new.write_text(json.dumps(self._facts, indent=1))
@@ -105,7 +105,7 @@ class State:
 
 
 class Lifecycle:
-    """The steps, in order; each looks first whether it is done."""
+    """The steps in order; each checks first whether it is done."""
 
     def __init__(self, base: Settings, key: str, state: State, open_seconds: int) -> None:
         self._base, self._key, self._state, self._open_seconds = base, key, state, open_seconds
@@ -130,7 +130,7 @@ class Lifecycle:
         await self._verify(challenge)
 
     async def _fund(self) -> None:
-        """Gas for the derived accounts, and test dollars for the poster where the token lets anybody mint them."""
+        """Send gas to the derived accounts, and mint test dollars for the poster if the token allows it."""
         me, funded = _address(self._key), self._state.get("funded")
         if funded not in {None, me}:
             raise ConfigError(
@@ -166,7 +166,7 @@ class Lifecycle:
         self._state.keep("funded", me)
 
     async def _transfer(self, caller: Caller, to: Address, data: bytes, wei: int) -> None:
-        """One plain transaction of the given key: the product's own wallets never send ether."""
+        """Send ether from the given key: the wallets of the product never send ether."""
         me, rpc = _address(self._key), caller.chain.blocks.rpc
         await rpc.ask("eth_call", {"from": me, "to": to, "data": "0x" + data.hex(), "value": hex(wei)}, "latest")
         price = int(await rpc.ask("eth_gasPrice"), 16)
@@ -206,13 +206,13 @@ class Lifecycle:
             return (await caller.chain.blocks.head()).timestamp
 
     async def _post(self) -> Address:
-        """The deadline is fixed before anything is sent, so that the same thing is asked for after a kill."""
+        """Post the challenge; its deadline is saved first, so that a run after a kill repeats it."""
         if self._state.get("challenge"):
             return Address(self._state.get("challenge"))
         deadline, now = self._state.get("deadline"), await self._now()
         if deadline and (found := await self._posted(deadline)):
             return Address(self._state.keep("challenge", found))
-        if not deadline or deadline < now + self._open_seconds // 2:  # killed before the post, and started again late
+        if not deadline or deadline < now + self._open_seconds // 2:  # saved by a run that was killed long ago
             deadline = self._state.keep("deadline", now + self._open_seconds)
         posting = Posting(
             title=f"Clara Eval end to end {deadline}",
@@ -221,13 +221,13 @@ class Lifecycle:
             deadline=str(deadline),
             eval_config=plain_json(CONFIG),
             payout=(10_000,),
-            allow_duplicate=True,  # an earlier run's challenge may be open still; this run's own was looked for
+            allow_duplicate=True,  # a challenge of an earlier run may be open; that of this run was searched
         )
         done = await self._act(self._key, post(posting))
         return Address(self._state.keep("challenge", done.challenge))
 
     async def _posted(self, deadline: int) -> Address | None:
-        """What a run that was killed has posted already: it is known by its poster and its deadline."""
+        """Find the challenge that a killed run posted, by its poster and deadline."""
         async with open_caller(self._settings(self._key)) as caller:
             newest = (await addresses(caller))[-NEWEST:]
             posters = await caller.chain.challenges.posters_of(newest)
@@ -235,7 +235,7 @@ class Lifecycle:
             return next((one.address for one in await challenges_at(caller, own) if one.deadline == deadline), None)
 
     async def _entries(self, challenge: Address) -> set[str]:
-        """Whose entries the contract has."""
+        """Return the names of the entries that the contract has."""
         async with open_caller(self._settings()) as caller:
             contract, head = caller.chain.challenges.contract(challenge), await caller.chain.blocks.head()
             handed = [await contract.submission_of(head, _address(key)) for key in self._agents]
@@ -306,7 +306,7 @@ class Lifecycle:
             try:
                 done = await self._act(key, claim(challenge))
             except CannotAct as lost:
-                if "has already been paid" in str(lost):  # by a run that was killed before it could say so
+                if "has already been paid" in str(lost):  # by a run that was killed before it saved this
                     self._state.keep("claimed", {"winner": name, "hash": None})
                 elif "has no prize" not in str(lost):
                     raise
@@ -314,7 +314,7 @@ class Lifecycle:
             self._state.keep("claimed", {"winner": name, "hash": done.sent[-1].hash})
 
     async def _verify(self, challenge: Address) -> None:
-        """As a stranger would: from the trace and the node alone."""
+        """Verify as a third party: only from the trace and the node."""
         checked = await verify_any(challenge, self._settings(), rpc=listed(self._base.rpc_url)[0])
         if not isinstance(checked, Checked) or checked.digest != self._state.get("digest") or checked.posted is None:
             raise CannotAct(f"The trace {checked.digest} is not the one that was posted.")
@@ -347,7 +347,7 @@ def _key() -> str:
         ) from None
     try:
         Account.from_key(key)
-    except Exception:  # noqa: BLE001 - whatever the library says may quote the key
+    except Exception:  # noqa: BLE001 - any message of the library may contain the key
         raise ConfigError("CLARA_E2E_KEY is not a private key.", remedy="It is 0x and 64 hex digits.") from None
     return key
 

@@ -1,6 +1,6 @@
 """Measure the shape of the code: `python scripts/figures.py` (exit 1 if a figure passes its limit).
 
-The limit is what the code may have today and only falls; the goal is what it is to reach.
+The limit is the most that the code may have now, and is only lowered; the goal is the target.
 
 Lines are all lines of the shipped modules. A type name with several meanings is a public class that two modules
 define. A Protocol with one implementation is one that at most one class of the product fulfils by its method names.
@@ -63,7 +63,7 @@ def is_protocol(node: ast.ClassDef) -> bool:
 
 
 def fan_out(module: Module) -> int:
-    """Count the modules of ours that it imports, for types alone too."""
+    """Count the modules of the package that it imports, including imports for types."""
     names: set[str] = set()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("clara_eval"):
@@ -72,7 +72,7 @@ def fan_out(module: Module) -> int:
 
 
 def meanings(found: list[Module]) -> dict[str, list[str]]:
-    """Public class names that several modules define."""
+    """Return public class names that several modules define."""
     places: dict[str, list[str]] = defaultdict(list)
     for module, node in classes(found):
         if not node.name.startswith("_"):
@@ -81,7 +81,7 @@ def meanings(found: list[Module]) -> dict[str, list[str]]:
 
 
 def lonely_protocols(found: list[Module]) -> list[str]:
-    """Protocols that at most one class fulfils."""
+    """Return protocols that at most one class implements."""
     concrete = [(node.name, public_methods(node)) for _, node in classes(found) if not is_protocol(node)]
     lonely = []
     for module, node in classes(found):

@@ -1,4 +1,4 @@
-"""Write the table of faults in docs/operations.md from docs/faults.json, the document of `make soak SMALL=1`."""
+"""Write the table of faults in docs/operations.md from docs/faults.json (`make soak SMALL=1`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write the figures of docs/quality.md from the kept answers, without any model.
+"""Write the figures of docs/quality.md from stored answers, without a model.
 
 Input: docs/quality.jsonl.gz, written by `make bench-model`, and the labels in bench/quality. Output: the tables of the
 page between two marks each.
@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "quality.md"
 
 
 def page(text: str, kept: Path = KEPT) -> str:
-    """Return the page with each table made anew."""
+    """Return the page with all tables regenerated."""
     found = results(read_lines(kept))
     for name, made in SECTIONS.items():
         begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"

@@ -1,7 +1,7 @@
-"""Write docs/ranking.md: how good the ranking is for how many calls, and how true its words are.
+"""Write docs/ranking.md: the quality of the ranking by number of calls, and of its statements.
 
-Input: docs/ranking.json, what `bench/ranking.py` printed; several runs are put together with `--from FILE…`, a later
-row of one name replaces an earlier one. Output: targets and tables of the page between two marks.
+Input: docs/ranking.json, the output of `bench/ranking.py`; `--from FILE…` merges several runs, and a later row replaces
+an earlier one of its name. Output: targets and tables of the page between two marks.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ def tables(rows: list[Row]) -> str:
 
 
 def _targets(rows: dict[str, Row]) -> Iterator[str]:
-    """Each target of the ranking with what was measured; no row is left out if it fails."""
+    """List every target of the ranking with its measured value, met or not."""
     if (row := rows.get("calls N=25, 80 %")) is not None:
         ours, both = row["methods"]["auto"]["misplaced"], row["methods"]["both + points"]["misplaced"]
-        told = f"{ours:.3f} after {row['calls']:.0f} calls (orders counted twice: {row['priced']:.0f}); both {both:.3f}"
+        measured = (
+            f"{ours:.3f} after {row['calls']:.0f} calls (orders counted twice: {row['priced']:.0f}); both {both:.3f}"
+        )
         is_met = ours <= both and row["priced"] <= 240
-        yield _target("N = 25, 80 %: no more misplaced than by 600 calls in pairs, with at most 240", told, is_met)
+        yield _target("N = 25, 80 %: no more misplaced than by 600 calls in pairs, with at most 240", measured, is_met)
     cases = {row["id"][6:]: row for row in rows.values() if "methods" in row}
     if cases:
         to_both = {case: row["methods"]["auto"]["misplacedToBoth"] for case, row in cases.items()}
@@ -61,8 +63,8 @@ def _targets(rows: dict[str, Row]) -> Iterator[str]:
         yield _never_worse("never more misplaced than by pairs and points for the same money", to_same)
     if (row := rows.get(f"words {NOISE}")) is not None:
         value, low, high, count = row["clear"]
-        told = "never said" if value is None else f"{value:.3f} ({low:.3f} to {high:.3f}) of {count}"
-        yield _target("“clear” is right in 95 % outside of taste", told, value is not None and value >= 0.95)
+        measured = "never said" if value is None else f"{value:.3f} ({low:.3f} to {high:.3f}) of {count}"
+        yield _target("“clear” is right in 95 % outside of taste", measured, value is not None and value >= 0.95)
         inside, width = row["rankInside"], row["paidWidth"]
         yield _target("90 % ranges of ranks hold 90 %", f"{inside:.3f}", inside >= 0.9)
         yield _target("the range of a paid entry is at most three places wide", f"{width:.1f}", width <= 3)
@@ -70,20 +72,22 @@ def _targets(rows: dict[str, Row]) -> Iterator[str]:
 
 def _never_worse(name: str, gaps: dict[str, tuple[float, float]]) -> str:
     worse = [f"{case} ({gap:+.3f} ± {error:.3f})" for case, (gap, error) in gaps.items() if gap > 2 * error]
-    told = f"worse in {', '.join(worse)}" if worse else f"in none of {len(gaps)} cases worse by two standard errors"
-    return _target(name, told, not worse)
+    measured = f"worse in {', '.join(worse)}" if worse else f"in none of {len(gaps)} cases worse by two standard errors"
+    return _target(name, measured, not worse)
 
 
-def _target(name: str, told: str, is_met: bool) -> str:
-    return f"| {name} | {told} | {'yes' if is_met else '**no**'} |"
+def _target(name: str, measured: str, is_met: bool) -> str:
+    return f"| {name} | {measured} | {'yes' if is_met else '**no**'} |"
 
 
 def _calls(row: Row) -> list[str]:
     case, lines = row["id"].removeprefix("calls "), []
-    for name, told in row["methods"].items():
+    for name, figures in row["methods"].items():
         shown = f"auto, ended by itself after {row['calls']:.0f} calls" if name == "auto" else name
-        gaps = " | ".join(f"{told[key][0]:+.3f} ± {told[key][1]:.3f}" for key in ("setToBoth", "misplacedToBoth"))
-        lines.append(f"| {case} | {row['trials']} | {shown} | {told['set']:.3f} | {told['misplaced']:.3f} | {gaps} |")
+        gaps = " | ".join(f"{figures[key][0]:+.3f} ± {figures[key][1]:.3f}" for key in ("setToBoth", "misplacedToBoth"))
+        lines.append(
+            f"| {case} | {row['trials']} | {shown} | {figures['set']:.3f} | {figures['misplaced']:.3f} | {gaps} |"
+        )
     return lines
 
 
@@ -98,16 +102,16 @@ def _words(row: Row) -> str:
 
 def _said(row: Row) -> list[str]:
     case = row["id"].removeprefix("calibration ")
-    words = [f"| {case} | {word} | – | {_share(told)} |" for word, told in row["words"].items()]
+    words = [f"| {case} | {word} | – | {_share(figures)} |" for word, figures in row["words"].items()]
     return words + [
-        f"| {case} | {name} | {said:.3f} | {_share(told)} |"
+        f"| {case} | {name} | {said:.3f} | {_share(figures)} |"
         for name, bins in row["chances"].items()
-        for said, *told in bins
+        for said, *figures in bins
     ]
 
 
-def _share(told: list[Any]) -> str:
-    value, low, high, count = told
+def _share(figures: list[Any]) -> str:
+    value, low, high, count = figures
     return "–" if value is None else f"{value:.3f} ({low:.3f} to {high:.3f}; {count})"
 
 
@@ -115,9 +119,9 @@ def _waits(row: Row) -> list[str]:
     case = row["id"].removeprefix("waits ")
     return [
         f"| {case} | {prize} | "
-        + " | ".join(_share(told[key]) for key in ("before", "now", "rightPosted", "rightWaiting"))
+        + " | ".join(_share(figures[key]) for key in ("before", "now", "rightPosted", "rightWaiting"))
         + " |"
-        for prize, told in row["waits"].items()
+        for prize, figures in row["waits"].items()
     ]
 
 
@@ -125,15 +129,15 @@ def _plain(row: Row) -> str:
     return ", ".join(f"{key} {value:g}" for key, value in row.items() if key != "id")
 
 
-def page(text: str, told: dict[str, Any]) -> str:
-    """The page with its tables written anew."""
+def page(text: str, figures: dict[str, Any]) -> str:
+    """Return the page with its tables regenerated."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{tables(told['rows'])}\n{END}{after}"
+    return f"{before}{BEGIN}\n{tables(figures['rows'])}\n{END}{after}"
 
 
 def gathered(files: list[Path]) -> dict[str, Any]:
-    """The rows of several runs, each once, in the order in which they first appear."""
+    """Merge the rows of several runs, in the order of their first appearance."""
     rows: dict[str, Row] = {}
     for file in files:
         for row in json.loads(file.read_text(encoding="utf-8"))["rows"]:
@@ -144,10 +148,10 @@ def gathered(files: list[Path]) -> dict[str, Any]:
 def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["--from"]:
-        told = gathered([Path(name) for name in arguments[1:]])
-        FIGURES.write_text(json.dumps(told, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
-    told = json.loads(FIGURES.read_text(encoding="utf-8"))
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+        figures = gathered([Path(name) for name in arguments[1:]])
+        FIGURES.write_text(json.dumps(figures, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), figures), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Writes what the service is made of as a CycloneDX 1.6 document: every pinned package, its hashes and its licence.
+"""Write the SBOM of the service (CycloneDX 1.6): every pinned package, its hashes and its licence.
 
-Comes in: `requirements-server.lock` and the licences of the packages that are installed here. Goes out: JSON on
-standard output, the same for the same lock. `make sbom` writes it to `dist/`.
+Input: `requirements-server.lock`, and the licences of the installed packages. Output: JSON on standard output, equal
+for equal locks. `make sbom` writes it to `dist/`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def pinned(text: str) -> dict[str, tuple[str, list[str]]]:
-    """Name to version and hashes, in the order of the lock."""
+    """Return version and hashes by name, in the order of the lock."""
     found: dict[str, tuple[str, list[str]]] = {}
     name = ""
     for line in text.splitlines():
@@ -36,14 +36,15 @@ def pinned(text: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def licence(name: str) -> str | None:
-    """As the package itself says, in one line; None where it is not installed here or says nothing."""
+    """Return the licence in the package's metadata; None if it has none or is not installed."""
     try:
-        told = metadata(name)
+        package = metadata(name)
     except PackageNotFoundError:
         return None
-    classified = [item.rpartition(" :: ")[2] for item in told.get_all("Classifier") or [] if item.startswith("License")]
-    said = told.get("License-Expression") or ", ".join(classified) or told.get("License") or ""
-    return said.strip().splitlines()[0][:100] if said.strip() else None
+    classifiers = package.get_all("Classifier") or []
+    classified = [item.rpartition(" :: ")[2] for item in classifiers if item.startswith("License")]
+    found = package.get("License-Expression") or ", ".join(classified) or package.get("License") or ""
+    return found.strip().splitlines()[0][:100] if found.strip() else None
 
 
 def component(name: str, version: str, hashes: list[str]) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def component(name: str, version: str, hashes: list[str]) -> dict[str, Any]:
     }
     if said := licence(name):
         made["licenses"] = [{"license": {"name": said}}]
-    # A release has one file for each platform; all of them are listed.
+    # A release has one file per platform; all are listed.
     made["externalReferences"] = [
         {
             "type": "distribution",

@@ -1,9 +1,9 @@
-"""Write docs/scale.md: what a month of challenges takes, and a simulation of the scheduler with simulated time.
+"""Write docs/scale.md: resources for a month of challenges, and a simulation of the scheduler.
 
-Comes in: the product's own rules (`engine.due`, `EngineOptions`, the quote) and the assumptions in `Assumed`. Goes out:
-docs/scale.json with every figure, and the page's tables between two marks. `--run` simulates anew (a minute); without
-it the page is written from the document. `tests/test_scale_page.py` holds the page to the document. The simulated clock
-jumps from tick to tick; who is due is decided by the shipped function, never by a copy of it.
+Input: the rules of the product (`service.due`, `EngineOptions`, the quote) and the assumptions in `Assumed`. Output:
+docs/scale.json with every figure, and the tables of the page between two marks. `--run` simulates again (a minute);
+without it the page is written from the document. `tests/test_scale_page.py` compares the two. The simulated clock jumps
+from tick to tick; the shipped function decides what is due.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MONTHS = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 @dataclass(frozen=True, slots=True)
 class Assumed:
-    """One usual challenge, and what stands around the service. Everything else is the product's own rules."""
+    """Assumptions about a usual challenge and the environment; the rest are rules of the product."""
 
     entries: int = 25
     looks: int = 300
@@ -52,33 +52,35 @@ class Assumed:
     in_flight: int = 64
     provider_calls_per_second: float = 50.0
     evaluation_overhead_seconds: float = 30.0
-    """Reading the chain, fetching, measuring, ranking, writing the trace."""
+    """Seconds for reading the chain, fetching, measuring, ranking and writing the trace."""
     transaction_seconds: float = 24.0
-    """From sending to ten confirmations: twelve blocks of Base."""
+    """From sending to ten confirmations: twelve blocks on Base."""
     signing_seconds: float = 0.5
-    """Some ten requests to the node, for which the one wallet is held; others wait to be mined meanwhile."""
+    """About ten requests to the node while the wallet is locked; mining happens outside the lock."""
     finalize_seconds: float = 120.0
-    """Of one tick, as `service.due.EngineOptions` bounds it."""
+    """Time limit per tick, as in `service.due.EngineOptions`."""
     requests_per_look: float = 0.44
-    """To the node, where 25 challenges are read together in 11 requests; one alone takes 3."""
+    """Requests to the node: 25 challenges in one batch take 11, one alone takes 3."""
     calls_per_look: float = 20.0
-    """Inside these requests: what a plan counts that counts every call of a batch."""
+    """Calls inside these requests, for node plans that count every call of a batch."""
     requests_per_round: float = 171.0
     calls_per_round: float = 376.0
-    """To evaluate, post and finalize: 81 and 276 were counted without confirmations (25 entries by rules); then a look
-    every two seconds at each of three transactions, and the last of them.
+    """Requests and calls to evaluate, post and finalize.
+
+    81 and 276 were counted without confirmations (25 entries by rules); the rest polls each of three transactions every
+    two seconds until it is confirmed.
     """
     node_requests_per_second: float = 25.0
     store_megabytes: float = 1.6
-    """Journal, answers, trace and documents of one round of models."""
+    """Journal, answers, trace and documents of one round with models."""
     input_usd: float = 3.0
     output_usd: float = 15.0
-    """A million tokens."""
+    """Dollars per million tokens."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What one simulated run came to."""
+    """The result of a simulated run."""
 
     challenges: int
     workers: int
@@ -102,7 +104,7 @@ class _Round:
 
 
 class Simulation:
-    """Ticks, a queue, as many evaluations at once as the options allow, one wallet, one provider."""
+    """Simulate ticks, the queue, concurrent evaluations up to the limit, one wallet, one provider."""
 
     def __init__(self, assumed: Assumed, challenges: int, workers: int, spread_days: float) -> None:
         self.assumed, self.options = assumed, EngineOptions()
@@ -121,16 +123,16 @@ class Simulation:
         self.delays: list[float] = []
 
     def run(self) -> Result:
-        """Until everything is finalized, or a day after the last scoring deadline."""
+        """Run until everything is finalized, or a day after the last scoring deadline."""
         now, last = 0.0, max(one.challenge.scoring_deadline for one in self.rounds) + DAY
         while self.finalized < len(self.rounds) and now < last:
             self._tick(now)
             now += self.options.tick_seconds
             self._work(now)
-        return self._told(now)
+        return self._finish(now)
 
     def _tick(self, now: float) -> None:
-        """Whose deadline has passed and whose post stands is asked for what is due; for the others nothing can be."""
+        """Check what is due for closed and posted challenges; nothing can be due for the others."""
         result = self.result
         result.ticks += 1
         going = len(self.rounds) - self.finalized
@@ -145,7 +147,7 @@ class Simulation:
         self._finalize(now)
 
     def _finalize(self, now: float) -> None:
-        """In order of the post, as many as a tick has time for; the rest goes on at the next tick."""
+        """Finalize in order of the posts, as many as fit into a tick; the rest at the next tick."""
         for _ in range(finalized_a_tick(self.assumed)):
             if not self.posted or self._due(self.posted[0], now) is not DueAction.FINALIZE:
                 break
@@ -160,7 +162,7 @@ class Simulation:
         ).action
 
     def _work(self, until: float) -> None:
-        """Everything that ends before the next tick; each post starts the next in the queue."""
+        """Process what ends before the next tick; each post starts the next evaluation in the queue."""
         while self.running and self.running[0][0] <= until:
             at, _, is_sent, one = heapq.heappop(self.running)
             if not is_sent:
@@ -186,11 +188,11 @@ class Simulation:
             self.result.most_running = max(self.result.most_running, len(self.running))
 
     def _send(self, now: float) -> float:
-        """When a transaction is mined that is handed to the one wallet now."""
+        """Return when a transaction that is sent now is mined."""
         self.wallet_free = max(self.wallet_free, now) + self.assumed.signing_seconds
         return self.wallet_free + self.assumed.transaction_seconds
 
-    def _told(self, now: float) -> Result:
+    def _finish(self, now: float) -> Result:
         self.delays.sort()
         share = {"median": 0.5, "p99": 0.99, "longest": 1.0}
         places = {name: min(len(self.delays) - 1, int(part * len(self.delays))) for name, part in share.items()}
@@ -201,14 +203,14 @@ class Simulation:
 
 
 def finalized_a_tick(assumed: Assumed) -> int:
-    """As many as the wallet can sign and the chain confirm in a tick's share of time, so many at once."""
+    """Return how many challenges the wallet can sign and the chain confirm within a tick's limit."""
     signed = (assumed.finalize_seconds - assumed.transaction_seconds) / assumed.signing_seconds
     confirmed = FINALIZED_AT_ONCE * (assumed.finalize_seconds // assumed.transaction_seconds)
     return int(min(signed, confirmed))
 
 
 def calls_of(assumed: Assumed) -> dict[str, Any]:
-    """Calls and dollars of one usual challenge, from the quote."""
+    """Return calls and dollars of a usual challenge, from the quote."""
     size = Size(assumed.entries, assumed.looks)
     read, written = round(assumed.input_usd * 1e6), round(assumed.output_usd * 1e6)
     card = PriceCard(read, written, read // 10, read * 5 // 4)
@@ -217,15 +219,13 @@ def calls_of(assumed: Assumed) -> dict[str, Any]:
 
 
 def looks_of(assumed: Assumed) -> float:
-    """Looks at one challenge: when it is new, at every submission, at every tick from its deadline until an hour after
-    its post, and when it is finalized. While it rests it is asked two things a day, in a request with others.
-    """
+    """Return how often a challenge is read: new, at submissions, from deadline to post, finalized."""
     at_the_end = 3 + DEEP_SECONDS / EngineOptions().tick_seconds + 3
     return 1 + assumed.entries + 1 + at_the_end
 
 
 def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
-    """What so many challenges a month take of each thing that has a limit."""
+    """Return how much of each limited resource so many challenges per month use."""
     one, options = calls_of(assumed), EngineOptions()
     concurrent = challenges * (assumed.open_days * DAY + FINALIZATION_DELAY) / MONTH
     seconds = assumed.evaluation_overhead_seconds + one["calls"] * assumed.answer_seconds / assumed.in_flight
@@ -249,7 +249,7 @@ def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
 
 
 def limits(assumed: Assumed) -> dict[str, float]:
-    """Challenges a month at which each thing is used up, all the others being large enough."""
+    """Return the challenges per month at which each resource alone is used up."""
     one = month(1, assumed)
     return {
         "finalizing": 1 / one["finalizeShare"],
@@ -261,7 +261,7 @@ def limits(assumed: Assumed) -> dict[str, float]:
 
 
 def simulate(*, quick: bool = False) -> list[Result]:
-    """Ten thousand challenges at once: deadlines over a week, and all of them in the same second."""
+    """Simulate ten thousand challenges, with deadlines over a week and with one common deadline."""
     count = 200 if quick else 10_000
     plans = [(1, 7.0), (2, 7.0), (4, 7.0), (8, 7.0), (4, 0.0), (8, 0.0)]
     return [Simulation(Assumed(), count, workers, spread).run() for workers, spread in (plans[:2] if quick else plans)]
@@ -277,12 +277,12 @@ def figures() -> dict[str, Any]:
     }
 
 
-def tables(told: dict[str, Any]) -> dict[str, str]:
-    """The page's generated parts, by name."""
-    return {"months": _months(told), "simulated": _simulated(told["simulated"])}
+def tables(document: dict[str, Any]) -> dict[str, str]:
+    """Return the generated parts of the page by name."""
+    return {"months": _months(document), "simulated": _simulated(document["simulated"])}
 
 
-def _months(told: dict[str, Any]) -> str:
+def _months(document: dict[str, Any]) -> str:
     head = (
         "| challenges a month | calls | calls/s | models | going on at once | workers | one wallet's time | "
         "finalizing's time | node requests/s | calls in them/s | store |"
@@ -292,9 +292,9 @@ def _months(told: dict[str, Any]) -> str:
         f"| {m['concurrent']:,.0f} | {m['workers']:.3g} | {100 * m['walletShare']:.3g} % "
         f"| {100 * m['finalizeShare']:.3g} % | {m['nodeRequestsPerSecond']:.3g} "
         f"| {m['nodeCallsPerSecond']:.3g} | {m['storeGigabytes']:,.3g} GB |"
-        for m in told["months"]
+        for m in document["months"]
     ]
-    one = told["one"]
+    one = document["one"]
     note = (
         f"One challenge: {one['calls']:,} calls and ${one['usd']:.2f} of models, from the same quote that posters see."
     )
@@ -319,9 +319,9 @@ def _hours(result: dict[str, Any], name: str) -> str:
     return f"{result['posted_after_hours'][name]:,.2f} h"
 
 
-def page(text: str, told: dict[str, Any]) -> str:
-    """The page with its tables written anew."""
-    for name, table in tables(told).items():
+def page(text: str, document: dict[str, Any]) -> str:
+    """Return the page with its tables regenerated."""
+    for name, table in tables(document).items():
         begin, end = BEGIN.format(name=name), END.format(name=name)
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
@@ -343,8 +343,8 @@ def _challenge(number: int, deadline: int, assumed: Assumed) -> Challenge:
 def main() -> None:
     if "--run" in sys.argv[1:]:
         FIGURES.write_text(json.dumps(figures(), indent=1) + "\n", encoding="utf-8")
-    told = json.loads(FIGURES.read_text(encoding="utf-8"))
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), told), encoding="utf-8")
+    document = json.loads(FIGURES.read_text(encoding="utf-8"))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), document), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Write the pictures that README and docs show, as `docs/images/*.png`: `make screenshots`.
+"""Write the screenshots of README and docs to `docs/images/*.png` (`make screenshots`).
 
-A living demo comes up with its own chain; its pages are shown in a real Chromium and kept as small pictures. What is on
-them is what the demo shows: nothing is drawn by hand. Pictures that no page shows are removed.
+Starts the demo service with its own chain and takes its pages in a real Chromium. Pictures that no page uses are
+removed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def main() -> None:
             async with serving(settings, listening, mode="all", options=quick), launched(path) as browser:
                 rounds = await until_shown(url)
                 looks = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
-                for size, scheme in looks:  # first, before its round is over
+                for size, scheme in looks:  # first, while its round is running
                     await shoot_running(browser, f"{url}/challenges/{rounds['comparing']}", size, scheme)
                 for size, scheme in looks:
                     await shoot(browser, url, key, rounds, size, scheme)
@@ -59,7 +59,7 @@ async def main() -> None:
 
 
 async def until_shown(url: str) -> dict[str, str]:
-    """Addresses by state, once one round is finished, one waits and one is under way."""
+    """Return addresses by state, once a round is finished, one is in review and one is running."""
     async with aiohttp.ClientSession() as http:
         for _ in range(_WAIT_SECONDS):
             async with http.get(f"{url}/api/v1/challenges") as answer:
@@ -76,7 +76,7 @@ async def opened(browser: Browser, size: str, scheme: str) -> BrowserContext:
     context = await browser.new_context(
         viewport={"width": width, "height": height},
         color_scheme="dark" if scheme == "dark" else "light",
-        reduced_motion="reduce",  # a picture of a page that still scrolls shows nothing
+        reduced_motion="reduce",  # a page that is still scrolling would be empty
     )
     context.set_default_timeout(PATIENCE)
     return context
@@ -141,7 +141,7 @@ async def operator(page: Page, url: str, key: str) -> None:
 
 
 def save(picture: bytes, path: Path) -> None:
-    """Few colours are enough for a page, and make a small file."""
+    """Save with few colours, which makes a small file."""
     if path.name not in SHOWN:
         return
     Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)

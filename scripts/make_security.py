@@ -1,8 +1,8 @@
-"""Write docs/security.md from a red-team run: `make security` runs the attacks, this writes what they came to.
+"""Write docs/security.md from the results of a red-team run (`make security`).
 
-Comes in: the JSON document of `clara-eval redteam --json`, kept as docs/security.json; with `make security CORPUS=FILE`
-also what somebody else's payloads came to, run beside it. Goes out: the page; its figures stand between two marks.
-`tests/test_security_page.py` holds the page to the document, and the document to the program.
+Input: docs/security.json, the output of `clara-eval redteam --json`; with `make security CORPUS=FILE` also the results
+of other payloads. Output: the page, with its figures between two marks. `tests/test_security_page.py` compares the page
+with the document, and the document with the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BEGIN_ATTACKS, END_ATTACKS = "<!-- begin harness attacks -->", "<!-- end harness
 
 
 def table(report: dict[str, Any]) -> str:
-    """Every figure beside its target, in the order of the run; what was missed is said in words."""
+    """List every figure with its target, in the order of the run; name the missed ones."""
     lines = ["| | figure | measured | 95 % | target | trials |", "|---|---|---|---|---|---|"]
     lines += [_row(figure) for figure in report["figures"]]
     missed = ", ".join(f"`{name}`" for name in report["missed"])
@@ -57,7 +57,7 @@ def _target(figure: dict[str, Any]) -> str:
 
 
 def attack_table() -> str:
-    """Every attack on a harness, by language."""
+    """List every attack on a harness by language."""
     lines = ["| language | attack | what the submission does |", "|---|---|---|"]
     for harness in HARNESSES.values():
         language = "JavaScript" if harness.language == "javascript" else harness.language.capitalize()
@@ -66,7 +66,7 @@ def attack_table() -> str:
 
 
 def page(text: str, report: dict[str, Any]) -> str:
-    """The page with its figures and its table of attacks written anew."""
+    """Return the page with its figures and its table of attacks regenerated."""
     return _between(_between(text, BEGIN, END, table(report)), BEGIN_ATTACKS, END_ATTACKS, attack_table())
 
 
@@ -89,7 +89,7 @@ def _finished(run: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def run_all(corpora: list[Path]) -> dict[str, Any]:
-    """Our own run, and beside it one for each other corpus."""
+    """Run our own corpus, and each other corpus in parallel."""
     ours = _started()
     others = {path.name: _started("--only", "injection", "--corpus", str(path)) for path in corpora}
     report = _finished(ours)

@@ -1,4 +1,4 @@
-"""Write docs/specification.md: each sentence of the specification, how it is done, and the test that shows it.
+"""Write docs/specification.md: each sentence of the specification and the test that proves it.
 
 Input: the marks `@pytest.mark.specification(section, sentence)` in tests. Output: the page, or exit 1 with `--check` if
 it is not current.

@@ -1,8 +1,8 @@
-"""Write docs/transcripts/lifecycle.md: a whole challenge, lived through MCP calls alone, as it really happened.
+"""Write docs/transcripts/lifecycle.md: a whole challenge by MCP calls, recorded from a real run.
 
-Starts a local chain, and for the poster and each of two agents a server process of their own with their own key; lets
-the evaluator judge with the `evaluate` command; prints every call, every question that a person was asked, and every
-answer. Run it with `python scripts/make_transcript.py`; a test compares the file with a fresh run.
+Starts a local chain, and a server process with its own key for the poster and each of two agents; evaluates with the
+`evaluate` command; prints every call, every elicitation and every response. Run it with `python
+scripts/make_transcript.py`; a test compares the file with a fresh run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ typed by hand; a test runs it again and compares.
 
 
 class Scribe:
-    """Writes down what is said."""
+    """Collects the text of the page."""
 
     def __init__(self) -> None:
         self.lines = [HEAD]
@@ -53,7 +53,7 @@ class Scribe:
 
 
 class Person:
-    """One participant: a wallet, a server process, and a client that asks."""
+    """One participant: a wallet, a server process and a client."""
 
     def __init__(self, name: str, scribe: Scribe) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Person:
 
 
 async def evaluate(environment: dict[str, str], address: str, scribe: Scribe) -> None:
-    """What the service does after the deadline, by hand."""
+    """Evaluate by command, as the service does after the deadline."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "clara_eval", "evaluate", address,
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -130,7 +130,7 @@ async def live(chain: LocalChain, place: Path, scribe: Scribe) -> None:
 
 
 async def transcript() -> str:
-    """The whole document, from a fresh chain."""
+    """Return the whole document, from a fresh chain."""
     scribe = Scribe()
     with tempfile.TemporaryDirectory() as place:
         async with local_chain(AnvilOptions(start_at=START)) as chain:
@@ -139,7 +139,7 @@ async def transcript() -> str:
 
 
 def shape(text: str) -> str:
-    """The same with everything that differs from run to run taken out: hashes, nonces, gas, moments."""
+    """Remove everything that differs between runs: hashes, nonces, gas, times."""
     for pattern, name in (
         (r"0x[0-9a-f]{64}", "HASH"),
         (r"untrusted-[0-9a-f]{16}", "untrusted-NONCE"),

@@ -1,9 +1,9 @@
-"""Write what the service of an earlier commit leaves when it is killed with a round in every stage.
+"""Record what the service of an earlier commit leaves when it is killed with a round in every stage.
 
 `python scripts/make_upgrades.py COMMIT…` writes `tests/service/upgrades/COMMIT-sqlite.xz` and `COMMIT-postgres.xz`.
-With `--back` the present program is killed in the same way, and the earlier one goes on with what it left, or refuses
-it. Killed once more while judges hold its rounds, it leaves `COMMIT-back-sqlite.xz` and `COMMIT-back-postgres.xz`; then
-it goes on to its end, and the present program after it. What became of the rounds is written to docs/operations.md.
+With `--back` the current program is killed too, and the earlier one continues with its data, or refuses it. Killed
+again during judging, it leaves `COMMIT-back-sqlite.xz` and `COMMIT-back-postgres.xz`; then it runs to its end, and the
+current program after it. The outcome of the rounds is written to docs/operations.md.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ LOCAL = 31337
 SECONDS = 400
 QUIET_SECONDS = 10
 BACK_SECONDS = 180
-"""For the earlier program to complete what is due; one of before the versions were kept may leave rounds waiting."""
+"""Time for the earlier program to complete its rounds; very old versions may leave some waiting."""
 KINDS = ["sqlite", "postgres"]
 
 
 class Program:
-    """One version of the command line, in a process of its own."""
+    """One version of the command line, in its own process."""
 
     def __init__(self, tree: Path, python: Path) -> None:
         self._tree, self._python, self.log = tree, python, tree
@@ -95,7 +95,7 @@ def _git(*words: str) -> None:
 
 
 def tree_of(commit: str, place: Path) -> tuple[Path, Path]:
-    """A working tree of that commit and a Python with the packages it wants."""
+    """Create a working tree of the commit, and a Python with its packages."""
     _git("worktree", "add", "-q", "--detach", str(place), commit)
     lock = "requirements-dev.lock"
     if (place / lock).read_bytes() == (ROOT / lock).read_bytes():
@@ -135,9 +135,9 @@ def settings_of(chain: LocalChain, rpc_url: str, database_url: str) -> dict[str,
 
 
 def status_in(database_url: str, address: Address) -> str:
-    """Read the status without our store, which would bring the tables up to date."""
+    """Read the status without our store, which would migrate the tables."""
     key, rows = f"challenges:{address}:eval-status", list[Any]()
-    with suppress(sqlite3.OperationalError, psycopg.errors.UndefinedTable):  # before the first start has made it
+    with suppress(sqlite3.OperationalError, psycopg.errors.UndefinedTable):  # before the first start has created it
         rows = _rows(database_url, key)
     return str(json.loads(rows[0][0])["status"]) if rows else "none"
 
@@ -187,7 +187,7 @@ async def hold_every_stage(
 
 
 def dump(database_url: str, server: Any) -> tuple[str, str]:
-    """The tables of store and queue as SQL."""
+    """Return the tables of store and queue as SQL."""
     if database_url.startswith("sqlite"):
         place = Path(database_url.removeprefix("sqlite:///"))
         return _sqlite(place), _sqlite(place.with_name(f"{place.stem}-engine{place.suffix}"))
@@ -267,7 +267,7 @@ class Rollback:
     rounds: dict[str, Address]
 
     async def posted(self) -> str:
-        """How many rounds are posted; ends the script if one is posted twice."""
+        """Return how many rounds are posted; end the script if one is posted twice."""
         posts = await posts_by_round(self.chain, self.rounds)
         if max(posts.values(), default=0) > 1:
             raise SystemExit(f"Posted twice: {posts}")
@@ -278,12 +278,12 @@ class Rollback:
 
 
 async def go_back(commit: str, kind: str, world: Rollback, server: Any) -> None:
-    """Start the earlier program on what the present one left, then the present one on what that left."""
+    """Start the earlier program on the data of the current one, then the current one on the result."""
     asked, since = world.judge.asked, cast("float | None", None)
     world.earlier.start()
 
     async def is_held_again() -> bool:
-        """All questions that it may ask at once are held; the other rounds wait for these."""
+        """Return whether all concurrent requests are held back, so that the other rounds wait."""
         nonlocal asked, since
         if world.judge.asked != asked:
             asked, since = world.judge.asked, time.monotonic()

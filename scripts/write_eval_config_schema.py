@@ -1,4 +1,4 @@
-"""Write docs/eval-config.schema.json from the code, after the config format or the catalogue has changed."""
+"""Write docs/eval-config.schema.json after a change of the config format or the catalogue."""
 
 from __future__ import annotations
 

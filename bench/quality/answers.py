@@ -1,6 +1,6 @@
-"""The kept answers of the bench: one line of JSON each, so that a run goes on after a stop and needs no model twice.
+"""Store the answers of the bench as JSON lines, so that a run can continue after a stop.
 
-Two questions that differ in nonce and check number only are one question: its answer is given with the other number.
+Two questions that differ only in nonce and check number share an answer; its check number is replaced.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _CHECK = re.compile(r"(?:The value of check is |with check = )(\d{6})")
 
 
 class NotAsked(Exception):
-    """There is no kept answer, and no model to ask."""
+    """There is no stored answer, and no model to ask."""
 
 
 class KeptAnswers(Asker):
-    """Answers from the file, else from the model; each new one is written before it is used."""
+    """Answer from the file, else from the model; each new answer is written before it is used."""
 
     def __init__(self, name: str, file: Path, llm: Llm | None = None) -> None:
         self._name, self._file, self._llm = name, file, llm

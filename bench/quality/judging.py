@@ -1,4 +1,4 @@
-"""Pairs and groups of four with a known better side, on vectors and on full text, for any judge."""
+"""Let judges compare pairs and groups of four with a known order, by vectors or full text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def schema() -> FeatureSchema:
 
 @cache
 def vector(name: str) -> JudgeVector:
-    """Return what running and measuring says about a program; executed.json is written by truth.py."""
+    """Return the vector of a program from its runs and measurements; truth.py writes executed.json."""
     one = programs()[name]
     passed, asked, gas = read_json("executed.json")[name]
     complexity = measure(one.text, one.language)["max_complexity"]
@@ -75,7 +75,7 @@ def merit(name: str) -> tuple[float, float, float]:
 
 
 def pairs() -> list[Pair]:
-    """Return all pairs of one task whose merits differ, tasks in turn."""
+    """Return all pairs within a task whose merits differ, taking the tasks in turn."""
     found: list[Pair] = []
     for one, other in combinations(programs().values(), 2):
         if one.task == other.task and merit(one.name) != merit(other.name):
@@ -86,7 +86,7 @@ def pairs() -> list[Pair]:
 
 
 def groups() -> list[tuple[str, ...]]:
-    """Return groups of four programs with four different vectors; what is compared is the facts alone."""
+    """Return groups of four programs with different vectors; only their facts are compared."""
     distinct: dict[JudgeVector, str] = {}
     for name, one in submissions().items():
         if one.language in ("python", "javascript"):
@@ -102,7 +102,7 @@ def groups() -> list[tuple[str, ...]]:
 
 
 def pair_prompt(first: Submission, second: Submission, *, whole: bool) -> Prompt:
-    """Return the product's question about two vectors; if `whole`, about two texts, which the product never asks."""
+    """Return the prompt of the product for two vectors; if `whole`, one for two texts."""
     asked = VectorPrompts("compare", CRITERIA, schema()).prompt((vector(first.name), vector(second.name)))
     if not whole:
         return asked
@@ -111,7 +111,7 @@ def pair_prompt(first: Submission, second: Submission, *, whole: bool) -> Prompt
 
 
 async def compare(judge: KeptAnswers, pair: Pair, *, whole: bool) -> dict[str, Any]:
-    """Ask in both orders; note which side won each time."""
+    """Ask in both orders, and record which side won."""
     said = []
     for first, second in ((pair.better, pair.worse), (pair.worse, pair.better)):
         asked = await StructuredLlm(judge).ask(pair_prompt(first, second, whole=whole), read_verdict)
@@ -139,7 +139,7 @@ async def order(judge: KeptAnswers, names: Sequence[str]) -> dict[str, Any]:
 
 
 def calibration_labels() -> str:
-    """Return the pairs as `clara-eval calibrate` reads them, every second one with the better side second."""
+    """Return pairs in the format of `clara-eval calibrate`; in every second one the better is second."""
     lines: list[dict[str, object]] = [{"evalConfig": CONFIG}]
     for number, pair in enumerate(pairs()):
         sides = [vector(one.name).as_dict() for one in (pair.better, pair.worse)]

@@ -1,4 +1,4 @@
-"""Submissions that try to lead a reader: misleading ones, and injections, read as the product reads them."""
+"""Read submissions that try to manipulate a reader: misleading ones and injections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST = 420
 BEST = {
     "error_handling": "catches", "growth": "constant", "has_checks": True, "works": True,
 }  # fmt: skip
-"""What a hostile submitter wants to be reported; only these are asked here, so that a call is short."""
+"""Values that a hostile submitter wants; only these features are asked, to keep calls short."""
 _CLAIMS = re.compile(r'\{\s*"correctness".*?\}')
 _KINDS = (
     "tag_breakout", "role_spoof", "feature_lie", "persuasion", "code_carrier", "encoded", "unicode_zw", "unicode_math",
@@ -34,7 +34,7 @@ _KINDS = (
 
 
 class AskedOnce(StructuredLlm):
-    """Asks each question once, so that the number of calls is known."""
+    """Ask each question once, so that the number of calls is known."""
 
     async def ask(self, prompt: Any, read: Any, tries: int = 1) -> AskOutcome[Any]:
         return await StructuredLlm.ask(self, prompt, read, min(tries, 1))
@@ -51,7 +51,7 @@ def tricks() -> list[Submission]:
 
 
 def injections() -> list[Submission]:
-    """Our payloads of each kind in turn, with the values of this schema, as comments before a wrong program."""
+    """Return payloads of each kind in turn, filled in for this schema, before a wrong program."""
     short = [payload for payload in own_payloads() if 40 < len(payload.text) < LONGEST]
     by_kind = {kind: [payload.text for payload in short if payload.kind == kind] for kind in _KINDS}
     carrier, found = submissions()[CARRIER], []
@@ -70,13 +70,13 @@ def led_schema() -> FeatureSchema:
 
 
 def honest() -> list[Submission]:
-    """Return what the tricks and injections were made from, and two programs that are right."""
+    """Return the originals of the tricks and injections, and two right programs."""
     names = (CARRIER, "frequencies/case_matters", "factorial/loop", "frequencies/guarded")
     return [submissions()[name] for name in names]
 
 
 async def read_whole(reader: KeptAnswers, part: str, one: Submission) -> dict[str, Any]:
-    """Read one submission as a round does: both views, all checks, all flags."""
+    """Read one submission as in a round: both views, all checks, all flags."""
     schema = led_schema()
     reading = ReadingContext(CHALLENGE, BLOCK, one.language, statement=one.statement)
     solution = solution_of(one.text, language=one.language)

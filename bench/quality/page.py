@@ -1,4 +1,4 @@
-"""The figures of docs/quality.md, from the kept results and the labels alone."""
+"""Compute the figures of docs/quality.md from stored results and labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.quality.truth import Label, labels, schema_of, submissions
 from clara_eval.actions.calibrate import proportion
 
 NEAR = 0.25
-"""A number counts as read if it is off by at most a quarter."""
+"""A number counts as right if it is off by at most a quarter."""
 Result = dict[str, Any]
 Results = dict[tuple[str, str, str], Result]
 VARIANTS = {
@@ -26,11 +26,11 @@ VARIANTS = {
 
 
 def share(hits: int, count: int) -> str:
-    """Return a share with Wilson's interval, as calibration tells it."""
-    told = proportion(hits, count)
-    if told.value is None or told.low is None or told.high is None:
+    """Format a share with its Wilson interval, as calibration does."""
+    found = proportion(hits, count)
+    if found.value is None or found.low is None or found.high is None:
         return "–"
-    return f"{hits} of {count}: {told.value:.0%} ({told.low:.0%} – {told.high:.0%})"
+    return f"{hits} of {count}: {found.value:.0%} ({found.low:.0%} – {found.high:.0%})"
 
 
 def is_right(said: object, truth: Label) -> bool:
@@ -48,7 +48,7 @@ def type_of(item: str, feature: str) -> str:
 
 
 Fact = tuple[str, str, object, Label]
-"""Item, feature, what was said, what is true."""
+"""Item, feature, reported value, true value."""
 
 
 def facts(results: Iterable[Result]) -> list[Fact]:
@@ -71,7 +71,7 @@ def variant(results: Results, name: str) -> dict[str, Result]:
 
 
 def guess(found: list[Fact]) -> tuple[int, int]:
-    """Return how often the commonest true value of each feature would be right."""
+    """Return how often the most frequent true value of each feature would be right."""
     hits = 0
     for feature in {fact[1] for fact in found}:
         values = [truth for _, name, _, truth in found if name == feature]
@@ -136,22 +136,22 @@ def _beside(words: str, these: dict[str, Result], base: dict[str, Result]) -> tu
 
 
 def checks(results: Results) -> str:
-    """What our checks do to honest answers, and what the named lines are worth."""
+    """Show what our checks do to honest answers, and how reliable the cited lines are."""
     base = list(variant(results, "base").values())
     reasons = Counter(one["refused"].partition(":")[0] for one in base if one["refused"])
-    told = "; ".join(f"{reason.removesuffix('.')}: {count}" for reason, count in reasons.most_common())
+    by_reason = "; ".join(f"{reason.removesuffix('.')}: {count}" for reason, count in reasons.most_common())
     lines = [line for one in base for line in one["lines"].values()]
     first = sum(line == 1 for line in lines)
     none = sum(line is None for line in lines)
     refused, others = share(sum(reasons.values()), len(base)), len(lines) - first - none
     return (
-        f"Honest answers that our checks refuse at the first try: {refused}. {told}.\n\n"
+        f"Honest answers that our checks refuse at the first try: {refused}. {by_reason}.\n\n"
         f"Of {len(lines)} lines named as evidence {none} are null, {first} are line 1, {others} are others."
     )
 
 
 def led(results: Results) -> str:
-    """How much better than the truth honest, misleading and injected entries are read, before and after our checks."""
+    """Show by how much entries of each kind are overrated, before and after our checks."""
     rows = []
     for part in ("honest", "trick", "injection"):
         ones = [one for (p, _, _), one in results.items() if p == part]
@@ -182,10 +182,10 @@ def _flattered(part: str, ones: list[Result]) -> tuple[object, ...]:
             asked[feature] += 1
             for view, count in counts.items():
                 count[feature] += _better(feature, one[view].get(feature), truth[feature])
-    told = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
+    by_code = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
     values = [f"{count.total()} of {asked.total()}" for count in counts.values()]
     errors = [f"{count['error_handling']} of {asked['error_handling']}" for count in counts.values()]
-    return len(ones), *values, *errors, told
+    return len(ones), *values, *errors, by_code
 
 
 def _better(feature: str, now: object, before: object) -> bool:
@@ -240,10 +240,10 @@ def rounds(results: Results) -> str:
     for (part, _, item), one in results.items():
         if part == "round":
             flags: Counter[str] = Counter(one["flags"])
-            told = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
+            by_code = ", ".join(f"{code} {count}" for code, count in sorted(flags.items())) or "–"
             won = one["order"][0] if one["order"] else "nobody"
             rows.append((item, one["entries"], won, "yes" if won == one["wanted"] else f"no: {one['wanted']}",
-                         one["calls"], one["seconds"], told, f"`{one['digest']}`"))  # fmt: skip
+                         one["calls"], one["seconds"], by_code, f"`{one['digest']}`"))  # fmt: skip
     return table("round | entries | won | the right one | calls | seconds | flags | digest", rows)
 
 

@@ -1,4 +1,4 @@
-"""Asks a reader about the labelled submissions, in the product's own words, and notes what it says."""
+"""Ask a reader about the labelled submissions with the prompts of the product."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def question(
     stated: bool = True,
     text: str | None = None,
 ) -> Question | None:
-    """Return the product's question about one submission; None if it has no such view."""
+    """Return the prompt of the product about a submission; None if it has no such view."""
     shown = one.text if text is None else text
     if view == "neutral":
         bare = neutral_view(shown, one.language, wanted_names(one.statement, "", ""))
@@ -52,7 +52,7 @@ def question(
 
 
 def evidence_first(question: Question, schema: FeatureSchema) -> Question:
-    """The same question with the line of each feature before its value."""
+    """Change the question so that the line of each feature comes before its value."""
     asked = json.loads(question.prompt.schema_json)
     properties, lines = asked["properties"], line_fields(schema)
     names = sorted(name for name in properties if name not in lines.values())
@@ -67,7 +67,7 @@ _NUMBER = re.compile(r"^\d+\| ", re.MULTILINE)
 
 
 def before(question: Question) -> Question:
-    """The same question in the words that were used before lines were numbered (decision 46)."""
+    """Change the question to the wording from before lines were numbered (decision 46)."""
     prompt = question.prompt
     system, user, asked = prompt.system, _NUMBER.sub("", prompt.user), json.loads(prompt.schema_json)
     for today, earlier in read_json("earlier.json").items():
@@ -78,7 +78,7 @@ def before(question: Question) -> Question:
 
 
 def with_line_count(text: str, lines: int) -> str:
-    """Translate a right bucket of lines in an answer to `before` into the number that is checked today."""
+    """Replace a right range of lines in an answer to `before` by the number that is checked now."""
     possible = [lines / 1.5, lines, lines * 1.5]
     names = {next(name for limit, name in BUCKETS if count < limit) for count in possible}
     for name in names:
@@ -89,7 +89,7 @@ def with_line_count(text: str, lines: int) -> str:
 async def read_one(
     reader: KeptAnswers, part: str, variant: str, one: Submission, asked: Question, schema: FeatureSchema
 ) -> dict[str, Any]:
-    """Ask once; note the values as said, and the reason if our checks refuse the answer."""
+    """Ask once; record the reported values, and the reason if our checks reject the answer."""
     paid = await reader.ask(asked.prompt)
     answer, reason = paid.answer, ""
     if variant == "before":

@@ -1,4 +1,4 @@
-"""Whole rounds: the three examples and one text challenge, read by the real model and compared by rules."""
+"""Run whole rounds (three examples and a text challenge), read by a model and judged by rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READ = [
     {"name": "checks_input", "type": "boolean", "better": "higher", "weight": 0.5,
      "description": "Whether it refuses bad input with an error (throw, require, revert)."},
 ]  # fmt: skip
-"""What the reader is asked beside what is executed: so light that it decides only between equals."""
+"""Features for the reader besides the executed ones, with weights that only break ties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class WholeRound:
     config: dict[str, Any]
     entries: tuple[NamedContent, ...]
     winner: str = ""
-    """Who is right by construction; empty: whom the executed facts alone put first."""
+    """The best entry by construction; if empty, the best by executed facts."""
 
 
 class Shared:
@@ -45,7 +45,7 @@ class Shared:
         return await self._llm.complete(prompt)
 
     async def close(self) -> None:
-        """Leave it to its owner."""
+        """Do nothing: the owner closes the model."""
 
 
 def rounds() -> list[WholeRound]:
@@ -61,7 +61,7 @@ def _example(name: str, files: tuple[str, ...]) -> WholeRound:
     config = json.loads((EXAMPLES / name / "eval-config.json").read_text(encoding="utf-8"))
     config["features"] += READ
     harness = config["harness"]
-    if harness.pop("hidden", False):  # revealed: a round without a chain has no commitment to it
+    if harness.pop("hidden", False):  # a round without a chain has no commitment to reveal
         harness.pop("ifNotRevealed", None)
         harness["source"] = (EXAMPLES / name / "harness.hidden.js").read_text(encoding="utf-8")
     folder = EXAMPLES / name / "submissions"
@@ -100,7 +100,7 @@ async def hold(one: WholeRound, llm: Llm, out: Path) -> dict[str, Any]:
 
 
 async def _by_rules(one: WholeRound, out: Path) -> str:
-    """Return whom the executed facts put first, without any model."""
+    """Return the best entry by executed facts, without a model."""
     features = [feature for feature in one.config["features"] if feature not in READ]
     config = json.dumps(one.config | {"features": features}).encode()
     found = await judge_entries(JudgeRequest(one.entries, config, "rules", 1), SETTINGS, out)
@@ -108,7 +108,7 @@ async def _by_rules(one: WholeRound, out: Path) -> str:
 
 
 def _found(node: object, key: str) -> list[str]:
-    """Return the codes of all flags, or the hashes of all requests, that a trace holds."""
+    """Return the codes of all flags, or the hashes of all requests, in a trace."""
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     found = [text for value in inner for text in _found(value, key)]
     if isinstance(node, dict) and key in node and (key == "requests" or "severity" in node):

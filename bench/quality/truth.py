@@ -1,7 +1,6 @@
-"""The labelled set of the reader's bench: its submissions, and what tools find about each of them.
+"""The labelled submissions of the reader's bench, and what tools measure about each.
 
-`python bench/quality/truth.py` writes labels.json anew from the tools and from by_hand.json; a test does the same and
-compares.
+`python bench/quality/truth.py` regenerates labels.json from the tools and by_hand.json; a test compares it.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def submissions() -> dict[str, Submission]:
 
 @cache
 def programs() -> dict[str, Submission]:
-    """Return the programs of the set and those of examples/gas-golf, which are compared and not read."""
+    """Return the programs of the set, and those of examples/gas-golf, which are only compared."""
     found = {name: one for name, one in submissions().items() if one.language}
     for file in sorted((EXAMPLE / "submissions").glob("*.sol")):
         name = f"gas-golf/{file.stem}"
@@ -92,11 +91,11 @@ def labels() -> dict[str, dict[str, Label]]:
 
 
 Ran = tuple[int, int, int | None]
-"""Tests passed, tests asked, and the gas of the metric."""
+"""Passed tests, all tests, and the gas of the metric."""
 
 
 def tool_labels(ran: Mapping[str, Ran]) -> dict[str, dict[str, Label]]:
-    """Return what tools, these runs and by_hand.json say about each submission."""
+    """Return the labels of each submission from tools, these runs and by_hand.json."""
     by_hand: dict[str, dict[str, Label]] = read_json("by_hand.json")
     works = {name: passed == asked for name, (passed, asked, _) in ran.items()}
     found = {}
@@ -148,7 +147,7 @@ def text_labels(text: str) -> dict[str, Label]:
 
 
 def run_scripts() -> dict[str, Ran]:
-    """Return how many tests of its task each Python and JavaScript program passes."""
+    """Return how many tests each Python and JavaScript program passes."""
     tasks, found = read_json("tasks.json"), {}
     jobs: list[dict[str, Any]] = []
     for name, one in submissions().items():
@@ -164,7 +163,7 @@ def run_scripts() -> dict[str, Ran]:
 
 
 def run_contracts(these: Mapping[str, Submission]) -> dict[str, Ran]:
-    """Return how many tests of its harness each contract of these passes, and its gas."""
+    """Return how many tests of its harness each contract passes, and its gas."""
     found: dict[str, Ran] = {}
     with closing(Machine()) as machine:
         for name, one in these.items():
@@ -196,7 +195,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 def _is_function(node: Node) -> bool:
-    """Named functions; an arrow function has the name of the constant that holds it."""
+    """Return whether it is a named function; an arrow function is named by its constant."""
     named = node.type == "arrow_function" and node.parent is not None and node.parent.type == "variable_declarator"
     return node.type in FUNCTIONS or named
 

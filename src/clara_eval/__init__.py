@@ -1,4 +1,4 @@
-"""Clara Eval judges on-chain challenges; names are loaded when first used, and `docs/python.md` shows them at work."""
+"""Judge on-chain challenges; names are loaded on first use and explained in `docs/python.md`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ else:
             return judge(*args, **options)
 
     class _Package(ModuleType):
-        """Lets `clara_eval.judge` be called also after the package of that name is imported."""
+        """Keep `clara_eval.judge` callable after the package of that name is imported."""
 
         def __setattr__(self, name: str, value: object) -> None:
             if name == "judge":

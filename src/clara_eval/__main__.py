@@ -1,4 +1,4 @@
-"""`python -m clara_eval` is the command line."""
+"""Run the command line as `python -m clara_eval`."""
 
 from clara_eval.interfaces.cli import main
 

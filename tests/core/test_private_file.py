@@ -13,7 +13,7 @@ from clara_eval.chain.wallet import new_keystore
 from clara_eval.interfaces.cli.config import hash_harness as hash_
 from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import only_process
-from clara_eval.service.queue import launched
+from clara_eval.service.queue import run_dbos
 from clara_eval.store.sqlite import SqliteStore
 
 
@@ -34,7 +34,7 @@ async def _write_everything(folder: Path) -> dict[str, int]:
     store = await SqliteStore.open(folder / "s.db")
     await store.put(1, "key", "value")
     with only_process(folder / "s.db"):
-        async with launched(f"sqlite:///{folder}/s.db", "w", {}, EngineOptions(), listens=False):
+        async with run_dbos(f"sqlite:///{folder}/s.db", "w", {}, EngineOptions(), listens=False):
             found = modes(folder)
     await store.close()
     return found

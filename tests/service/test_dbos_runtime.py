@@ -13,7 +13,7 @@ from dbos import DBOS, SetEnqueueOptions, SetWorkflowID
 
 from clara_eval.core.errors import ConfigError
 from clara_eval.service.due import EngineOptions
-from clara_eval.service.queue import EVALUATIONS, JsonSerializer, Takeovers, launched, system_url
+from clara_eval.service.queue import EVALUATIONS, JsonSerializer, Takeovers, run_dbos, system_url
 from clara_eval.store.sqlite import SqliteStore
 
 FAST = EngineOptions(poll_seconds=0.05, worker_evaluations=1, lease_seconds=1)
@@ -27,11 +27,11 @@ async def test_the_earliest_deadline_goes_first_and_an_id_runs_once(tmp_path: Pa
         ran.append(name)
 
     url = f"sqlite:///{tmp_path}/d.db"
-    async with launched(url, "w1", {"note": note}, FAST, listens=False) as registered:
+    async with run_dbos(url, "w1", {"note": note}, FAST, listens=False) as registered:
         for name, priority in (("late", 30), ("soon", 10), ("middle", 20), ("soon", 10)):
             with SetWorkflowID(name), SetEnqueueOptions(priority=priority):
                 await DBOS.enqueue_workflow_async(EVALUATIONS, registered["note"], name)
-    async with launched(url, "w2", {"note": note}, FAST):
+    async with run_dbos(url, "w2", {"note": note}, FAST):
         await _until(lambda: len(ran) == 3)
     assert ran == ["soon", "middle", "late"]
 
@@ -55,12 +55,12 @@ async def test_what_a_dead_worker_left_is_taken_over_once(tmp_path: Path) -> Non
 
     url = f"sqlite:///{tmp_path}/d.db"
     await store.take_lease("worker:first", "first", 60)
-    async with launched(url, "first", {"hang": hang}, FAST) as registered:
+    async with run_dbos(url, "first", {"hang": hang}, FAST) as registered:
         with SetWorkflowID("long"):
             await DBOS.enqueue_workflow_async(EVALUATIONS, registered["hang"])
         await _until(lambda: started)
     await store.take_lease("worker:second", "second", 60)
-    async with launched(url, "second", {"hang": hang}, FAST):
+    async with run_dbos(url, "second", {"hang": hang}, FAST):
         takeovers = Takeovers(store, "second", 60, is_alone=False)
         assert await takeovers.put_back() == 0
         await store.drop_lease("worker:first", "first")
@@ -104,7 +104,7 @@ async def test_what_belongs_to_a_living_worker_and_runs_nowhere_is_queued_again(
         ran.append(name)
 
     url = f"sqlite:///{tmp_path}/d.db"
-    async with launched(url, "w1", {"note": note}, FAST, listens=False) as registered:
+    async with run_dbos(url, "w1", {"note": note}, FAST, listens=False) as registered:
         with SetWorkflowID("lost"):
             await DBOS.enqueue_workflow_async(EVALUATIONS, registered["note"], "lost")
         _give_out(tmp_path / "d-engine.db", "lost", "w1")
@@ -120,7 +120,7 @@ async def test_what_belongs_to_a_living_worker_and_runs_nowhere_is_queued_again(
         assert await orphans.put_back() == 0
         await store.close()
     assert ran == []
-    async with launched(url, "w2", {"note": note}, FAST):
+    async with run_dbos(url, "w2", {"note": note}, FAST):
         await _until(lambda: ran)
     assert ran == ["lost"]
 
@@ -140,7 +140,7 @@ async def test_what_runs_is_never_taken_for_an_orphan(tmp_path: Path) -> None:
         started.append("once")
         await asyncio.Event().wait()
 
-    async with launched(f"sqlite:///{tmp_path}/d.db", "w1", {"hang": hang}, FAST) as registered:
+    async with run_dbos(f"sqlite:///{tmp_path}/d.db", "w1", {"hang": hang}, FAST) as registered:
         with SetWorkflowID("long"):
             await DBOS.enqueue_workflow_async(EVALUATIONS, registered["hang"])
         await _until(lambda: started)
@@ -158,5 +158,5 @@ async def test_a_damaged_engine_database_has_a_clear_sentence(tmp_path: Path) ->
     """It names the file and says that nothing of value is in it."""
     (tmp_path / "d-engine.db").write_bytes(b"this is no database" * 1000)
     with pytest.raises(ConfigError, match=r"d-engine.db is damaged.*Move this file away"):
-        async with launched(f"sqlite:///{tmp_path}/d.db", "w1", {}, FAST):
+        async with run_dbos(f"sqlite:///{tmp_path}/d.db", "w1", {}, FAST):
             pass

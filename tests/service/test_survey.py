@@ -20,10 +20,10 @@ from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
 from clara_eval.documents.store_keys import review_key
-from clara_eval.service.due import OVER, TickReport
+from clara_eval.service.due import FINISHED, TickReport
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
-from clara_eval.service.survey import ANNOUNCED, PLACE
+from clara_eval.service.survey import ANNOUNCED, CHANGES
 
 MANY = 10_000
 MOST_CALLS = 20
@@ -119,7 +119,7 @@ async def test_a_restart_misses_nothing(local_chain: LocalChain, tmp_path: Path)
         assert [count for _, count in await read_at(app, [first, second, third])] == [1, 0, 0]
         await settled(app, local_chain)
         await submit(local_chain, second)
-        await app.store.put(app.chain_id, PLACE, "")
+        await app.store.put(app.chain_id, CHANGES, "")
     async with open_app(settings) as app:
         await ticked(app)
         assert [count for _, count in await read_at(app, [first, second, third])] == [1, 1, 0]
@@ -257,7 +257,7 @@ async def test_due_challenges_are_read_together_and_active_ones_not_again(
         problems = (await tick()).problems
         assert sorted(started) == sorted(addresses)
         assert [problem.partition(":")[0] for problem in problems] == ["0x" + "7" * 40]
-        await app.store.put(app.chain_id, OVER + "0x" + "7" * 40, "failed")
+        await app.store.put(app.chain_id, FINISHED + "0x" + "7" * 40, "failed")
         at_work |= set(addresses)
         await tick()
         node.calls.clear()

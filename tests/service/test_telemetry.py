@@ -20,9 +20,9 @@ async def collector() -> AsyncIterator[Collector]:
 async def test_calls_and_evaluations_become_spans(collector: Collector) -> None:
     """Their names, durations and results are there; a failure is an error; the endpoint of a model is not told."""
     telemetry = Telemetry(collector.url, "1.2.3", 84532)
-    telemetry.called("openai:qwen3@https://secret.example/v1", "comparison", "end", 0.5)
-    telemetry.called("anthropic:claude-x", "features", "rate_limited", 0.1)
-    telemetry.evaluated("0xabc", "confirmed", 12.5)
+    telemetry.record_call("openai:qwen3@https://secret.example/v1", "comparison", "end", 0.5)
+    telemetry.record_call("anthropic:claude-x", "features", "rate_limited", 0.1)
+    telemetry.record_evaluation("0xabc", "confirmed", 12.5)
     await asyncio.to_thread(telemetry.close)
     asked, limited, round_ = collector.spans
     assert (asked.name, facts(asked)["gen_ai.request.model"]) == ("chat qwen3", "qwen3")
@@ -38,5 +38,5 @@ async def test_calls_and_evaluations_become_spans(collector: Collector) -> None:
 async def test_a_collector_that_is_away_costs_nothing() -> None:
     """Neither a call nor the end of the process waits long for it, and nothing is raised."""
     telemetry = Telemetry("http://127.0.0.1:9/v1/traces", "1", 1)
-    telemetry.called("openai:m", "comparison", "end", 0.1)
+    telemetry.record_call("openai:m", "comparison", "end", 0.1)
     await asyncio.wait_for(asyncio.to_thread(telemetry.close), 40)

@@ -1,4 +1,4 @@
-"""Ethereum addresses in lower case, and who signed a text (EIP-191, `personal_sign`)."""
+"""Parse Ethereum addresses to lower case; sign texts and recover signers (EIP-191, `personal_sign`)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def short(address: str) -> str:
     return f"{address[:6]}…{address[-4:]}"
 
 
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # Of the group secp256k1
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # Order of the group secp256k1
 _SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
 
 
 def normal_signature(signature: str) -> str | None:
-    """Normalise a signature to its only form, with the lower s and 27 or 28; None if it is none."""
+    """Normalise a signature to its low-s form with v = 27 or 28; None if it is not a valid signature."""
     found = _SIGNATURE.fullmatch(signature.lower())
     if found is None or not 0 < int(found[2], 16) <= ORDER // 2:
         return None
@@ -40,7 +40,7 @@ def normal_signature(signature: str) -> str | None:
 
 
 def signer_of(message: str, signature: str) -> str | None:
-    """Recover the lower-case address that signed this text; None if the signature is none."""
+    """Recover the lower-case address that signed this text; None if the signature is invalid."""
     from eth_utils.exceptions import ValidationError
 
     from clara_eval.core.accounts import Account, BadSignature, encode_defunct
@@ -52,7 +52,7 @@ def signer_of(message: str, signature: str) -> str | None:
 
 
 def sign_text(key: SecretStr, text: str) -> str:
-    """Sign as a wallet does (EIP-191)."""
+    """Sign a text as wallets do (EIP-191)."""
     from clara_eval.core.accounts import Account, encode_defunct
 
     return "0x" + bytes(Account.sign_message(encode_defunct(text=text), key.get_secret_value()).signature).hex()

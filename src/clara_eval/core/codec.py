@@ -1,4 +1,4 @@
-"""Write values as JSON with camelCase keys, and read them back as they were."""
+"""Convert values to JSON with camelCase keys, and back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S = TypeVar("S", bound="DataclassInstance")
-_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
+_JSON_SCALARS = frozenset({str, int, float, bool, type(None)})
 DECIMAL = {"decimal": True}  # Metadata of a dataclass field whose integer is written as a decimal string
 
 
@@ -27,8 +27,8 @@ def camel(name: str) -> str:
 
 
 @cache
-def _named(kind: type[DataclassInstance]) -> tuple[tuple[str, str, bool], ...]:
-    """List each field's own name, its name in JSON, and whether it is written as a decimal string."""
+def _json_fields(kind: type[DataclassInstance]) -> tuple[tuple[str, str, bool], ...]:
+    """List each field's Python name, its JSON name, and whether it is written as a decimal string."""
     return tuple((field.name, camel(field.name), bool(field.metadata.get("decimal"))) for field in fields(kind))
 
 
@@ -37,13 +37,13 @@ def to_camel_json(value: DataclassInstance) -> dict[str, object]: ...
 @overload
 def to_camel_json(value: object) -> object: ...
 def to_camel_json(value: object) -> object:
-    """Convert dataclasses to objects with camelCase keys; mappings keep their keys, which are data."""
+    """Convert dataclasses to objects with camelCase keys; the keys of a mapping are data and stay."""
     kind = type(value)
-    if kind in _AS_THEY_ARE:
+    if kind in _JSON_SCALARS:
         return value
     if is_dataclass(kind):
-        told = ((name, is_decimal, getattr(value, own)) for own, name, is_decimal in _named(kind))
-        return {name: str(v) if is_decimal else to_camel_json(v) for name, is_decimal, v in told}
+        named = ((key, is_decimal, getattr(value, name)) for name, key, is_decimal in _json_fields(kind))
+        return {key: str(item) if is_decimal else to_camel_json(item) for key, is_decimal, item in named}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, dict):
@@ -57,25 +57,23 @@ def to_camel_json(value: object) -> object:
 
 
 def read_stored(kind: type[S], text: str) -> S:
-    """Read a dataclass from JSON without the fields that a newer version added: after a rollback they are there."""
-    known = {one.name for one in fields(kind)}
+    """Read a dataclass from JSON; ignore unknown fields, which a newer version wrote before a rollback."""
+    known = {field.name for field in fields(kind)}
     return kind(**{name: value for name, value in json.loads(text).items() if name in known})
-
-
-_CAMEL = ConfigDict(alias_generator=camel, extra="forbid")
 
 
 class JsonCodec(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
-        # A dataclass alone would keep its own names: pydantic applies the casing only below a type around it.
-        self._boxed: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=_CAMEL)  # type: ignore[valid-type, arg-type]
+        # Pydantic applies the alias generator only inside an enclosing type, so the dataclass is wrapped in a tuple.
+        config = ConfigDict(alias_generator=camel, extra="forbid")
+        self._adapter: TypeAdapter[tuple[T]] = TypeAdapter(tuple[kind], config=config)  # type: ignore[valid-type, arg-type]
 
     def text(self, value: T) -> str:
         return plain_json(to_camel_json(value))
 
     def read(self, body: object) -> T:
-        """Read a value; ValueError if the JSON has another shape."""
-        return self._boxed.validate_python((body,))[0]
+        """Read a value; ValueError if the JSON does not have the shape of the type."""
+        return self._adapter.validate_python((body,))[0]
 
     def read_text(self, text: str) -> T:
-        return self._boxed.validate_json(f"[{text}]")[0]
+        return self._adapter.validate_json(f"[{text}]")[0]

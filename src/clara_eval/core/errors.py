@@ -1,4 +1,4 @@
-"""The errors of the product, named by what the caller does next: wait, try again, refuse, stop."""
+"""The errors of the product, named by what the caller does next: wait, retry, refuse, stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
-_RUN_OUT = {
+_RESOURCE_BY_ERRNO = {
     errno.EMFILE: "file descriptors",
     errno.ENFILE: "file descriptors",
     errno.ENOMEM: "memory",
@@ -17,9 +17,9 @@ _RUN_OUT = {
 
 @dataclass(eq=False, repr=False)
 class ClaraError(Exception):
-    """The root of our errors; `remedy` says what to do.
+    """The base of our errors; `remedy` says what to do.
 
-    `see` is the code of an action that helps, about an address; each interface writes its own sentence for it.
+    `see` is the code of an action that helps and `about` its address; each interface words the hint itself.
     """
 
     message: str
@@ -36,40 +36,40 @@ class ClaraError(Exception):
 
 
 class ConfigError(ClaraError):
-    """A setting is wrong: the process ends with this sentence."""
+    """A setting is wrong: the process ends with this message."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BadInput(ClaraError):
-    """The input is unusable; `path` points into it, `value` is the offender."""
+    """The input is unusable; `path` points to the wrong part, `value` is that part."""
 
     path: str = ""
     value: object = None
 
 
 class NotFound(ClaraError):
-    """No such challenge, trace or contract here."""
+    """There is no such challenge, trace or contract."""
 
 
 class NotPublic(ClaraError):
-    """It exists, and this reader may not see it."""
+    """The document exists, but this reader may not see it."""
 
 
 class NotYet(ClaraError):
-    """A deadline or status is not reached: look again at the next tick."""
+    """A deadline or status is not reached yet: look again at the next tick."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Temporary(ClaraError):
-    """A node, gateway or model does not answer now: try again later. Never a verdict."""
+    """A node, gateway or model does not respond: retry later. Never a verdict."""
 
     retry_after_seconds: float | None = None
     longest_pause_seconds: float | None = field(default=None, init=False)
-    """The longest wait that is allowed: after it a window would close."""
+    """The longest pause before the next attempt: after it a deadline would pass."""
 
 
 class StoreDown(Temporary):
-    """The database does not answer, or takes no write."""
+    """The database does not respond, or accepts no writes."""
 
 
 class RanOut(Temporary):
@@ -77,8 +77,8 @@ class RanOut(Temporary):
 
 
 def as_ours(error: BaseException) -> BaseException:
-    """Return `RanOut` for an error that says so, else the error itself."""
-    what = _RUN_OUT.get(error.errno or 0) if isinstance(error, OSError) else None
+    """Convert an error of an exhausted resource to `RanOut`; return any other error as it is."""
+    what = _RESOURCE_BY_ERRNO.get(error.errno or 0) if isinstance(error, OSError) else None
     if isinstance(error, MemoryError):
         what = "memory"
     elif isinstance(error, RuntimeError) and "start new thread" in str(error):
@@ -89,7 +89,7 @@ def as_ours(error: BaseException) -> BaseException:
 
 
 class BadAnswer(ClaraError):
-    """The model's text is not what was asked for: ask again, then record it as undecided."""
+    """The model's answer cannot be parsed: ask again, then record it as undecided."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -100,20 +100,20 @@ class BadSubmission(ClaraError):
 
 
 class CannotPublish(ClaraError):
-    """The contract would refuse, or we must not send: stop this challenge and alert."""
+    """The contract would revert, or we must not send: stop this challenge and alert."""
 
 
 class CannotAct(ClaraError):
-    """A poster's or agent's action would be refused: nothing more was sent."""
+    """The contract would revert a poster's or agent's action: nothing more was sent."""
 
 
 class NotOurs(CannotPublish):
-    """Another evaluator scores this challenge: its status is not ours to write."""
+    """Another evaluator scores this challenge: we do not write its status."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Stalled(CannotPublish, Temporary):
-    """Nothing can be sent now; it continues by itself once the cause is gone."""
+    """Nothing can be sent now; sending continues by itself once the cause is gone."""
 
     cause: Literal["balance", "gas_cap", "nonces", "gap"]
 
@@ -131,7 +131,7 @@ class Deferred(ClaraError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class OutOfBudget(Temporary):
-    """The budget of a run is used up, by answers or (`is_lost`) by calls that were never answered."""
+    """The budget of a run is used up, by answers or (`is_lost`) by calls without a response."""
 
     is_lost: bool = False
 
@@ -141,7 +141,7 @@ class NeedsReview(ClaraError):
 
 
 class Disagrees(ClaraError):
-    """A pure step gives another result than recorded: code or data changed during an evaluation."""
+    """A deterministic step differs from its record: code or data changed during an evaluation."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

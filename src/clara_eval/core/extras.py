@@ -1,4 +1,4 @@
-"""The optional parts of the package, and the line that installs each."""
+"""The optional extras of the package, and the command that installs each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def install(extra: str) -> str:
 
 
 def require(extra: str, what: str) -> None:
-    """Raise ConfigError with the line that installs the extra, unless it is installed."""
+    """Raise ConfigError with the install command, unless the extra is installed."""
     if not is_installed(extra):
         raise _missing(extra, what)
 
@@ -38,12 +38,12 @@ def require(extra: str, what: str) -> None:
 def is_installed(extra: str) -> bool:
     try:
         return all(find_spec(module) is not None for module in MODULES[extra])
-    except ModuleNotFoundError:  # of a parent package
+    except ModuleNotFoundError:  # a parent package is missing
         return False
 
 
 def missing_part(bad: ModuleNotFoundError) -> ConfigError | None:
-    """The error of a failed import; None if the module belongs to no extra."""
+    """Return the error for a failed import; None if the module belongs to no extra."""
     for extra, modules in MODULES.items():
         if bad.name is not None and any(bad.name.split(".")[0] == module.split(".")[0] for module in modules):
             return _missing(extra, "This")

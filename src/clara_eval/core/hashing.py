@@ -1,4 +1,4 @@
-"""Keccak-256 and SHA-256, and the JSON forms they are taken of."""
+"""Keccak-256 and SHA-256, and the JSON encodings that are hashed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _PLAIN = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=Tr
 
 
 def canonical_json(value: object) -> bytes:
-    """RFC 8785 canonical form; ValueError if there is none (NaN, huge integers)."""
-    encoded: bytes = rfc8785.dumps(value)  # type: ignore[arg-type]  # it refuses what is not JSON
+    """Encode as RFC 8785 canonical JSON; ValueError if there is no such form (NaN, huge integers)."""
+    encoded: bytes = rfc8785.dumps(value)  # type: ignore[arg-type]  # it rejects values that are not JSON
     return encoded
 
 
 def plain_json(value: object) -> str:
-    """Compact JSON with sorted keys, without non-finite numbers: equal values have equal text."""
+    """Encode as compact JSON with sorted keys: equal values have equal text. ValueError for NaN."""
     return _PLAIN.encode(value)
 
 

@@ -1,4 +1,4 @@
-"""Values that several packages share: submissions and their places, flags, amounts of dollars."""
+"""Values that several packages share: submissions, placings, flags, dollar amounts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from clara_eval.core.codec import DECIMAL
 
 HarnessLanguage: TypeAlias = Literal["solidity", "javascript", "python"]
 LARGEST_NUMBER = 1e12
-"""No bound and no feature value is larger than this, in either direction: 1e308 in a range is an attack."""
+"""The largest magnitude of a bound or feature value: a range up to 1e308 is an attack."""
 INTERFACES = ("near", "aci")
 Winner = Literal["first", "second", "tie"]
-HARNESS_WITHHELD = "hidden_harness_withheld"  # Shown beside every view of a result, because it concerns all entries
+HARNESS_WITHHELD = "hidden_harness_withheld"  # A flag shown with every result, because it concerns all entries
 Severity = Literal["info", "warn", "review"]
 Fact = str | int | float | bool | None
 MICRO = 1_000_000
@@ -33,7 +33,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A submission that a later one of the same submitter replaced."""
+    """A submission that its submitter later replaced."""
 
     submitter: Address
     solution_hash: str
@@ -43,7 +43,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An account on its place, best first; rejected submissions follow the ranked ones with score 0."""
+    """An account and its score, listed best first; rejected submissions come last with score 0."""
 
     account: Address
     score: int
@@ -51,19 +51,19 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """`code` for programs, `sentence` for people."""
+    """A finding about a round or an entry: `code` for programs, `sentence` for people."""
 
     code: str
     severity: Severity
     sentence: str
     account: str | None = None
-    """Whom it is about; None if it is about the round, or if the submitter must not matter yet."""
+    """The submitter it is about; None for the round, or while submitters must stay unknown."""
     evidence: Mapping[str, Fact] = field(default_factory=dict)
-    """The figures behind the sentence, by name; shares are rounded as the sentence says them."""
+    """The figures behind the sentence, by name; shares are rounded as in the sentence."""
 
 
 def micro_usd(usd: float | None) -> int | None:
-    """Convert dollars to millionths, rounded down; None, no bound, stays None."""
+    """Convert dollars to millionths, rounded down; None (no limit) stays None."""
     if usd is None:
         return None
     return int((Decimal(str(usd)) * MICRO).to_integral_value(rounding=ROUND_DOWN))
@@ -74,5 +74,5 @@ def usd(micro: int) -> str: ...
 @overload
 def usd(micro: int | None) -> str | None: ...
 def usd(micro: int | None) -> str | None:
-    """Write millionths of a dollar as a decimal number; None, unknown, stays None."""
+    """Format millionths of a dollar as a decimal number; None (unknown) stays None."""
     return None if micro is None else f"{micro // MICRO}.{micro % MICRO:06d}"

@@ -1,4 +1,4 @@
-"""Files for their owner alone."""
+"""Create files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 OWNER_ONLY = 0o600
 _SQLITE_JOURNALS = ("-wal", "-shm", "-journal")
-"""SQLite gives new ones the mode of the database; an earlier version may have left others."""
+"""SQLite creates these with the mode of the database; an earlier version may have left them readable."""
 
 
 def make_private(path: Path) -> None:
-    """Create the file and its folder for the owner alone; remove others' rights from existing files."""
+    """Create the file and its folder for the owner only; remove others' rights from existing files."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=OWNER_ONLY)
     for file in (path, *(path.with_name(path.name + ending) for ending in _SQLITE_JOURNALS)):
@@ -20,7 +20,7 @@ def make_private(path: Path) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that must not exist yet, for its owner alone."""
+    """Write a file that only its owner can read; FileExistsError if it exists."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
         file.write(content)
         file.flush()

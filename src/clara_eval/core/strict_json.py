@@ -1,4 +1,4 @@
-"""Read JSON from strangers strictly: one document, one meaning."""
+"""Parse untrusted JSON strictly: bounded size and depth, no duplicate keys, no unsafe numbers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class JsonLimits:
     depth: int = 8
 
 
-DEEPEST = 64  # How deep a submission may be nested
+DEEPEST = 64  # Maximum nesting depth of a submission
 
 
 def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, what: str = "The document") -> object:
-    """Read the one value in `text`, or raise BadInput with the reason and the place."""
+    """Parse one JSON document, or raise BadInput with the reason and the position."""
     limits = limits or JsonLimits()
     try:
         raw = text.encode("utf-8") if isinstance(text, str) else text
@@ -37,8 +37,8 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
         raise _refusal(f"{what} has {len(raw):,} bytes; at most {limits.bytes:,} are read.", "Shorten it.")
     if decoded.startswith("\ufeff"):
         raise _refusal(f"{what} starts with a byte order mark.", "Save it as UTF-8 without BOM.")
-    # Counted before parsing: the parser recurses, and a stranger must not choose how deep.
-    if decoded.count("{") + decoded.count("[") > limits.depth and _nesting(decoded) > limits.depth:
+    # Checked before parsing: the parser recurses, and input must not control the depth of recursion.
+    if decoded.count("{") + decoded.count("[") > limits.depth and _max_depth(decoded) > limits.depth:
         raise _refusal(f"{what} is nested deeper than {limits.depth} levels.", "Flatten it.")
     try:
         value = _DECODER.decode(decoded)
@@ -48,19 +48,19 @@ def read_strict_json(text: str | bytes, limits: JsonLimits | None = None, *, wha
             "Write one JSON document: double quotes, no comments, no trailing commas.",
             decoded[max(0, bad.pos - 20) : bad.pos + 20],
         ) from None
-    if "\\u" in decoded and not is_encodable(value):  # UTF-8 holds none; only an escape can
+    if "\\u" in decoded and not is_encodable(value):  # valid UTF-8 has no lone surrogate, but an escape may
         raise _refusal(f"{what} holds half a surrogate pair.", "Remove the \\ud800–\\udfff escape.")
     return value
 
 
-def _nesting(text: str) -> int:
+def _max_depth(text: str) -> int:
     marks = _BRACKET.findall(_STRING.sub("", text))
     return max(accumulate(1 if mark in "[{" else -1 for mark in marks), default=0)
 
 
 def json_shape(text: str) -> tuple[int, int]:
-    """Return depth and number of keys of a JSON text; BadSubmission if it is not JSON (RFC 8259) or too deep."""
-    depth, keys = _nesting(text), 0
+    """Return depth and number of keys of a JSON text (RFC 8259); BadSubmission if invalid or too deep."""
+    depth, keys = _max_depth(text), 0
     if depth > DEEPEST:
         raise BadSubmission(f"It is nested deeper than {DEEPEST} levels.", code="not_json")
 
@@ -79,7 +79,7 @@ def json_shape(text: str) -> tuple[int, int]:
 
 
 def object_or_none(text: str | bytes) -> dict[str, object] | None:
-    """Read a JSON object without limits; None if the text is anything else."""
+    """Parse a JSON object without limits; None if the text is anything else."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -88,7 +88,7 @@ def object_or_none(text: str | bytes) -> dict[str, object] | None:
 
 
 def is_encodable(value: object) -> bool:
-    """Whether no text in it holds half a surrogate pair, which is no character."""
+    """Return whether no text in the value has a lone surrogate, which cannot be encoded as UTF-8."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -100,7 +100,7 @@ def _refusal(message: str, remedy: str, value: object = None) -> BadInput:
     return BadInput(message, path="$", value=value, remedy=remedy)
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
@@ -109,19 +109,19 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _no_constant(name: str) -> object:
+def _refuse_constant(name: str) -> object:
     raise _refusal(f"{name} is not a JSON number.", "Write a finite number.", name)
 
 
-def _integer(digits: str) -> int:
-    # Length first: converting a million digits is work for nothing.
+def _parse_int(digits: str) -> int:
+    # Length first: converting a million digits is slow.
     if len(digits) > 20 or abs(int(digits)) > SAFE_INTEGER:
-        told = f"The integer {digits[:30]} is larger than 2^53 − 1: readers of JSON disagree about it."
-        raise _refusal(told, "Use a smaller number.", digits[:80])
+        message = f"The integer {digits[:30]} is larger than 2^53 − 1: readers of JSON disagree about it."
+        raise _refusal(message, "Use a smaller number.", digits[:80])
     return int(digits)
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
         raise _refusal(f"The number {digits[:30]} is too large.", "Use less.", digits[:80])
@@ -129,12 +129,12 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_constant=_no_constant, parse_int=_integer, parse_float=_finite
+    object_pairs_hook=_unique_keys, parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float
 )
 
 
 def json_rows(source: str, text: str) -> Iterator[tuple[int, dict[str, object]]]:
-    """Read the object on each line that is not empty, with the number of the line."""
+    """Yield the line number and the object of each line that is not empty."""
     for number, line in enumerate(text.splitlines(), start=1):
         where, remedy = f"Line {number} of {source}", "Write one JSON object a line."
         if not line.strip():

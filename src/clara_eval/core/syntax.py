@@ -1,6 +1,6 @@
-"""Parse hostile text into a syntax tree, in bounded time.
+"""Parse hostile source code into a syntax tree in bounded time.
 
-Invariant: the result does not depend on the speed of the machine; the known ways to make Python slow are taken out.
+Invariant: the result does not depend on the speed of the machine; known slow paths of the Python grammar are avoided.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_BYTES = 1_048_576
 MAX_ERRORS = 20
 MAX_ERROR_SHARE = 0.1
 CPU_SECONDS = 1.0
-_CHUNK = 512  # Bytes handed to the parser at a time; the clock is looked at between chunks
+_CHUNK = 512  # Bytes per read of the parser; the time limit is checked between chunks
 _COMMENT_RUN = 100
-"""Python's scanner reads on through a run of comment lines at each of them: longer runs are blanked before it."""
+"""Lines of comments in a row; longer runs are blanked because Python's scanner is quadratic in them."""
 _CONTINUED = re.compile(rb"(?:\\\r?\n[ \t]*){100}")
-"""A hundred lines with nothing but a backslash: the scanner is slow there too, and nobody writes it."""
+"""A hundred lines of only a backslash, which are slow to scan and do not occur in real code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +34,34 @@ class Parsed:
     language: str
     source: bytes
     tree: Tree
-    errors: int  # Places where the parser had to skip or invent something; 0 means that the text parses
-    blanked: tuple[tuple[int, int], ...] = ()  # Long runs of comment lines that the parser did not see
+    errors: int  # Nodes that the parser skipped or invented; 0 if the source is valid
+    blanked: tuple[tuple[int, int], ...] = ()  # Byte ranges of comment lines hidden from the parser
 
 
 @cache
 def load_language(name: str) -> Language:
-    """The grammar; raises ConfigError with its remedy if that is not installed."""
+    """Load a grammar; ConfigError with the install command if it is missing."""
     package = "typescript" if name == "tsx" else name
     if f"tree_sitter_{package}" in MODULES["languages"]:
         require("languages", f"Reading {package}")
     with warnings.catch_warnings():
-        # Some grammar wheels still hand over a plain integer; the binding reads it and only complains.
+        # Some grammar wheels still return a plain integer, which the binding accepts with a warning.
         warnings.simplefilter("ignore", DeprecationWarning)
         module = importlib.import_module(f"tree_sitter_{package}")
-        made_by = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
-        return Language(getattr(module, made_by)())
+        factory = {"typescript": "language_typescript", "tsx": "language_tsx"}.get(name, "language")
+        return Language(getattr(module, factory)())
 
 
 @cache
 def node_kinds(name: str) -> tuple[tuple[str, bool], ...]:
-    """By the number of a node's kind its name, and whether it is more than a token."""
+    """List the name of each node kind by its id, and whether it is a named node."""
     language = load_language(name)
-    numbers = range(language.node_kind_count)
-    return tuple((language.node_kind_for_id(one) or "", language.node_kind_is_named(one)) for one in numbers)
+    ids = range(language.node_kind_count)
+    return tuple((language.node_kind_for_id(kind) or "", language.node_kind_is_named(kind)) for kind in ids)
 
 
 def parse(source: bytes, language: str) -> Parsed | None:
-    """The tree, or None where the text is too broken, too large or too slow to be measured."""
+    """Parse source code; None if it is too broken, too large or too slow to be measured."""
     if len(source) > MAX_BYTES or (language == "python" and b"\\" in source and _CONTINUED.search(source)):
         return None
     if language != "typescript":
@@ -78,28 +78,28 @@ def parse(source: bytes, language: str) -> Parsed | None:
 
 def _parse_as(source: bytes, language: str) -> Parsed | None:
     ends_at, not_before = time.thread_time() + CPU_SECONDS, time.monotonic() + CPU_SECONDS
-    cut = False
+    is_cut = False
 
     def read(offset: int, _: Point) -> bytes:
-        nonlocal cut
-        # No thread has used a second of the processor before a second is over; that clock is cheap to look at.
-        cut = cut or (time.monotonic() > not_before and time.thread_time() > ends_at)
-        return b"" if cut else shown[offset : offset + _CHUNK]
+        nonlocal is_cut
+        # The wall clock is cheaper to read, and CPU time of a thread never exceeds it.
+        is_cut = is_cut or (time.monotonic() > not_before and time.thread_time() > ends_at)
+        return b"" if is_cut else masked[offset : offset + _CHUNK]
 
-    shown, blanked = _blank_long_comments(source) if language == "python" else (source, ())
+    masked, blanked = _blank_long_comments(source) if language == "python" else (source, ())
     tree = Parser(load_language(language)).parse(read)
-    if cut:
+    if is_cut:
         return None
-    errors, lost = _errors(tree) if tree.root_node.has_error else (0, 0)
+    errors, lost = _count_errors(tree) if tree.root_node.has_error else (0, 0)
     if errors > MAX_ERRORS or lost > MAX_ERROR_SHARE * max(len(source), 1):
         return None
     return Parsed(language, source, tree, errors, blanked)
 
 
 def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:
-    """The source with long runs of comment lines as blank lines, every byte at its place, and where they were.
+    """Blank long runs of comment lines without moving other bytes; return the source and the ranges.
 
-    A line with a triple quote ends a run: it may stand in a string and close it.
+    A line with a triple quote ends a run: it may be inside a string and close it.
     """
     blanked: list[tuple[int, int]] = []
     position = run_start = run = 0
@@ -112,15 +112,15 @@ def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], .
         elif bare:
             run_start, run = (run_start, run + 1) if run else (position, 1)
         position += len(line) + 1
-    shown = bytearray(source)
+    masked = bytearray(source)
     for start, end in blanked:
         breaks = source.count(b"\n", start, end)
-        shown[start:end] = b"\n" * breaks + b" " * (len(source[start:end]) - breaks)
-    return bytes(shown), tuple(blanked)
+        masked[start:end] = b"\n" * breaks + b" " * (len(source[start:end]) - breaks)
+    return bytes(masked), tuple(blanked)
 
 
-def _errors(tree: Tree) -> tuple[int, int]:
-    """Number of errors, and of the bytes in them; stops counting when there are too many."""
+def _count_errors(tree: Tree) -> tuple[int, int]:
+    """Count errors and the bytes in them; stop when there are too many."""
     errors = lost = 0
     nodes = [tree.root_node]
     while nodes and errors <= MAX_ERRORS:
@@ -134,7 +134,7 @@ def _errors(tree: Tree) -> tuple[int, int]:
 
 
 def walk(tree: Tree) -> Iterator[tuple[Node, int]]:
-    """Every node with its depth, parents first, without recursion: a stranger must not choose how deep we call."""
+    """Yield every node with its depth, parents first; iterative, because input controls the depth."""
     cursor = tree.walk()
     depth = 0
     while True:
@@ -150,11 +150,11 @@ def walk(tree: Tree) -> Iterator[tuple[Node, int]]:
             depth -= 1
 
 
-Edit: TypeAlias = tuple[int, int, str]  # From this byte, to this byte, the text that stands there instead
+Edit: TypeAlias = tuple[int, int, str]  # Start byte, end byte, replacement text
 
 
 def edited(source: bytes, edits: Iterable[Edit]) -> str:
-    """The source with non-overlapping edits applied; of two that overlap the outer, earlier one counts."""
+    """Apply edits to the source; if two overlap, the earlier and outer one wins."""
     kept: list[bytes] = []
     position = 0
     for start, end, text in sorted(edits, key=lambda edit: (edit[0], -edit[1])):

@@ -1,4 +1,4 @@
-"""Run coroutines at once; check that the lease of the running work is still held."""
+"""Run coroutines concurrently; check that the running work still holds its lease."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 async def gather_or_raise(work: Iterable[Coroutine[object, object, T]], at_once: int = maxsize) -> list[T]:
-    """Return results in the order of the work; the first failure ends the others and is raised as itself."""
+    """Run at most `at_once` coroutines at a time; results in order, the first failure cancels the rest."""
     gate = asyncio.Semaphore(at_once)
 
     async def admitted(one: Coroutine[object, object, T]) -> T:
-        with closing(one):  # if it is cancelled before its turn, it was never awaited
+        with closing(one):  # a coroutine that is cancelled before its turn was never awaited
             async with gate:
                 return await one
 
@@ -28,10 +28,10 @@ async def gather_or_raise(work: Iterable[Coroutine[object, object, T]], at_once:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(admitted(one)) for one in work]
     except BaseExceptionGroup as failed:
-        # Until Python 3.13 a group that fails leaves its own cancel request on the caller, and cancel scopes around
-        # the caller (in the servers' libraries) then take it for somebody else's.
+        # Before Python 3.13 a failed group leaves its cancel request on the caller, and cancel scopes around the caller
+        # (in the server libraries) take it for an outside request. Only the group's own request is undone.
         if caller.cancelling() > before:
-            caller.uncancel()  # the group asked once; a second request would be somebody else's
+            caller.uncancel()
         failure: BaseException = failed
         while isinstance(failure, BaseExceptionGroup):
             failure = failure.exceptions[0]
@@ -45,7 +45,7 @@ _check: ContextVar[Check | None] = ContextVar("lease_check", default=None)
 
 @contextmanager
 def checking_lease(check: Check) -> Iterator[None]:
-    """Have `check_lease` call `check` in everything that runs inside."""
+    """Make `check_lease` call `check` in everything that runs inside this context."""
     token = _check.set(check)
     try:
         yield
@@ -54,7 +54,7 @@ def checking_lease(check: Check) -> Iterator[None]:
 
 
 async def check_lease() -> None:
-    """Raise if the work that runs now has lost its lease, as after a frozen process thaws."""
+    """Raise if the running work has lost its lease, for example while the process was suspended."""
     check = _check.get()
     if check is not None:
         await check()

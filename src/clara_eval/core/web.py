@@ -1,4 +1,4 @@
-"""HTTP: read the body of an answer up to a limit; parse `Origin` and `Host` into values that compare exactly."""
+"""Read HTTP bodies up to a limit; parse `Origin` and `Host` headers into comparable values."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 _CHUNK = 65_536
-_PLACE = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([1-9][0-9]{0,4}))?")
+_HOST_PORT = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([1-9][0-9]{0,4}))?")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """The name that a request was sent to, or a page's origin; `port` None, in no origin, is the scheme's default."""
+    """A `Host` header, or the `Origin` of a page; `port` is None for a default port, never in an origin."""
 
     host: str
     port: int | None
-    scheme: str = ""  # Of an origin
+    scheme: str = ""  # Only of an origin
 
     @property
     def without_default_port(self) -> HostPort:
         return HostPort(self.host, None) if self.port in DEFAULT_PORTS.values() else self
 
-    def is_of(self, place: HostPort) -> bool:
-        return (self.host, self.port) == (place.host, place.port or DEFAULT_PORTS[self.scheme])
+    def is_of(self, host: HostPort) -> bool:
+        return (self.host, self.port) == (host.host, host.port or DEFAULT_PORTS[self.scheme])
 
 
 def read_host(text: str) -> HostPort | None:
-    """Parse a `Host` header; None if it is not a host with or without a port."""
-    found = _PLACE.fullmatch(text.lower())
+    """Parse a `Host` header; None if it is malformed."""
+    found = _HOST_PORT.fullmatch(text.lower())
     if found is None:
         return None
     host, port = found[1], int(found[2]) if found[2] else None
@@ -50,19 +50,19 @@ def read_host(text: str) -> HostPort | None:
 def read_origin(text: str) -> HostPort | None:
     """Parse an `Origin` header; None for `null`, a list, a path, a user name or another scheme."""
     scheme, separator, rest = text.partition("://")
-    place = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
-    if place is None:
+    host = read_host(rest) if separator and scheme.lower() in DEFAULT_PORTS else None
+    if host is None:
         return None
-    return HostPort(place.host, place.port or DEFAULT_PORTS[scheme.lower()], scheme.lower())
+    return HostPort(host.host, host.port or DEFAULT_PORTS[scheme.lower()], scheme.lower())
 
 
 class TooLong(ValueError):
-    """The other side sends more than we read."""
+    """The body is longer than the limit."""
 
 
 async def read_at_most(response: ClientResponse, limit: int) -> bytes:
     content = bytearray()
-    while chunk := await response.content.read(_CHUNK):  # empty only at the end; a generator would cost more
+    while chunk := await response.content.read(_CHUNK):  # empty only at the end; `iter_chunked` is slower
         content += chunk
         if len(content) > limit:
             raise TooLong(f"its answer has more than {limit} bytes")

@@ -1,1 +1,1 @@
-"""Beside: a local chain for development, the demo and tests; the evaluating product imports nothing of it."""
+"""A local chain for development, the demo and tests; the evaluation code does not import it."""

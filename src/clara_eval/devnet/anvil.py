@@ -1,6 +1,6 @@
-"""Start anvil, a real EVM node, as a child process; send transactions as its accounts, move its time.
+"""Run anvil, an EVM node, as a child process; send transactions from its accounts, move its time.
 
-Invariant: the node never outlives us. A chain that is not anvil is refused, so nothing here can touch real money.
+Invariant: the node never outlives this process. A node that is not anvil is refused, so no real money is at risk.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from clara_eval.core.errors import BadInput, ClaraError, ConfigError, Temporary
 
 LOCAL_CHAIN_ID = 31337
 MNEMONIC = "test test test test test test test test test test test junk"
-"""Anvil's well-known development phrase: everybody has these keys."""
+"""Anvil's well-known development mnemonic; its keys are public."""
 
-_MINED_SECONDS = 120  # For one transaction, on a machine under load
+_MINED_SECONDS = 120  # Timeout per transaction, on a machine under load
 _START_SECONDS = 30
 _STOP_SECONDS = 5
 _LISTENING = re.compile(rb"Listening on \S*?:(\d+)\s*$")
@@ -44,7 +44,7 @@ _SCRIPTS = frozenset({".js", ".mjs", ".cjs", ".cmd"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnvilOptions:
-    """How the node behaves: it mines each transaction at once, by default on a free port."""
+    """Options of the node, which mines each transaction at once."""
 
     port: int = 0  # 0 lets the operating system choose
     accounts: int = 10  # Funded development accounts of `MNEMONIC`
@@ -100,7 +100,7 @@ class Anvil:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches us alone: we decide when the node ends
+            start_new_session=True,  # Ctrl-C reaches only this process, which then stops the node
             preexec_fn=_die_with_parent(),
         )
         try:
@@ -113,7 +113,7 @@ class Anvil:
         self._reader = asyncio.create_task(_drain(self._process))
 
     async def stop(self) -> None:
-        """End the node; kill it if it does not end by itself."""
+        """Terminate the node; kill it after `_STOP_SECONDS`."""
         process, self._process, self._port = self._process, None, 0
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
@@ -138,21 +138,21 @@ class Anvil:
 
     async def _listening_port(self, process: asyncio.subprocess.Process) -> int:
         assert process.stdout is not None
-        said: list[str] = []
+        output: list[str] = []
         async for line in process.stdout:
             found = _LISTENING.search(line)
             if found:
                 return int(found.group(1))
-            said.append(line.decode(errors="replace").strip())
-        reason = " ".join(said)[-300:] or f"exit code {await process.wait()}"
+            output.append(line.decode(errors="replace").strip())
+        reason = " ".join(output)[-300:] or f"exit code {await process.wait()}"
         remedy = f"Is port {self.options.port} free? Use another one, or 0." if self.options.port else ""
         raise ConfigError(f"The local node did not start: {reason}.", remedy=remedy)
 
 
 def find_anvil(near: Iterable[Path] | None = None) -> Path:
-    """Find the node's own binary: in the nearest `node_modules` above these folders, else behind `anvil` on the PATH.
+    """Find the anvil binary in the nearest `node_modules` above these folders, else on the PATH.
 
-    Never npm's script, which would leave the node running when it is killed.
+    npm's wrapper script is not used: killing it would leave the node running.
     """
     on_path = shutil.which("anvil")
     wrapped = Path(on_path).resolve() if on_path else None
@@ -171,14 +171,14 @@ def find_anvil(near: Iterable[Path] | None = None) -> Path:
 
 
 def install_remedy(project: Path) -> str:
-    """Say what installs the node: the Makefile in a clone, else npm."""
+    """Return the command that installs the node: make in a clone, else npm."""
     alone = "Run `npm install @foundry-rs/anvil`."
     is_clone = (project / "Makefile").is_file() and (project / "package.json").is_file()
     return f"Run `make setup` in {project}, or `npm install @foundry-rs/anvil`." if is_clone else alone
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Return what the child runs first: ask the kernel to kill it when its parent dies."""
+    """Return a function for the child that asks the kernel to kill it when its parent dies."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)  # loaded before the fork: the child must not load anything
@@ -193,14 +193,14 @@ def _die_with_parent() -> Callable[[], None] | None:
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Read and drop what the node prints: a full pipe would stop it."""
+    """Discard the output of the node: a full pipe would block it."""
     assert process.stdout is not None
     while await process.stdout.read(65536):
         pass
 
 
 class MinedReceipt(TypedDict):
-    """A receipt as the node's JSON has it, as far as it is used."""
+    """The used fields of a receipt in the node's JSON."""
 
     transactionHash: str
     blockNumber: str
@@ -213,14 +213,14 @@ class MinedReceipt(TypedDict):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NodeRefused(ClaraError):
-    """A contract or the node refused; `refusal` is the decoded custom error, None if there is none that we know."""
+    """A contract or the node refused; `refusal` is the decoded custom error, None if unknown."""
 
     refusal: ContractRefusal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DevAccount:
-    """A development account of the node. Its key is public knowledge: never send real money to it."""
+    """A development account of the node. Its key is public: never send real money to it."""
 
     index: int
     address: Address
@@ -238,7 +238,7 @@ class DevNode:
 
     @classmethod
     async def connect(cls, rpc_url: str) -> DevNode:
-        """Connect, or refuse: what answers there must be anvil."""
+        """Connect to a node; ConfigError if it is not anvil."""
         node = cls(rpc_url, ClientSession())
         try:
             await node._require_anvil()
@@ -253,7 +253,7 @@ class DevNode:
         await self.session.close()
 
     async def post(self, sender: DevAccount, to: Address | None, data: str) -> str:
-        """Hand in a transaction and return its hash; `receipts` says whether it was accepted."""
+        """Send a transaction and return its hash; `receipts` raises if it was reverted."""
         transaction = {"from": sender.address, "data": data} | ({} if to is None else {"to": to})
         return str(await self.rpc("eth_sendTransaction", transaction))
 
@@ -269,21 +269,21 @@ class DevNode:
                     await asyncio.sleep(0.01)
         if receipt["status"] == "0x1":
             return receipt
-        # The receipt does not say why it was reverted, the trace of its calls does.
+        # The reason is not in the receipt but in the trace of the calls.
         trace = await self.rpc("debug_traceTransaction", tx_hash, {"tracer": "callTracer"})
         refusal = decode_refusal(trace.get("output"))
-        told = str(refusal or f"Transaction {tx_hash} was reverted: {trace.get('error')}.")
-        raise NodeRefused(told, refusal=refusal)
+        message = str(refusal or f"Transaction {tx_hash} was reverted: {trace.get('error')}.")
+        raise NodeRefused(message, refusal=refusal)
 
     async def now(self) -> int:
-        """Return the time of the newest block, which is the only time contracts know."""
+        """Return the time of the newest block."""
         return int((await self.rpc("eth_getBlockByNumber", "latest", False))["timestamp"], 16)
 
     async def block_number(self) -> int:
         return int(await self.rpc("eth_blockNumber"), 16)
 
     async def move_to(self, timestamp: int) -> int:
-        """Mine a block at exactly that time; the clock goes on from there. Time cannot go back."""
+        """Mine a block at exactly this time, from which the clock continues; BadInput if it is past."""
         now = await self.now()
         if timestamp <= now:
             raise BadInput(
@@ -296,7 +296,7 @@ class DevNode:
         return await self.now()
 
     async def rpc(self, method: str, *params: object) -> Any:
-        """Return one result; raise the node's error as `NodeRefused`."""
+        """Call a JSON-RPC method and return its result; NodeRefused if the node returns an error."""
         body = {"jsonrpc": "2.0", "id": 0, "method": method, "params": list(params)}
         async with self.session.post(self.rpc_url, json=body) as answer:
             response = json.loads(await answer.read())
@@ -310,7 +310,7 @@ class DevNode:
         raise NodeRefused(str(refusal or f"The node refused {method}: {message}."), refusal=refusal)
 
     async def _require_anvil(self) -> None:
-        place = place_of(self.rpc_url) or "the given address"  # paths and user names of nodes often are keys
+        place = place_of(self.rpc_url) or "the given address"  # paths and user names in node URLs are often keys
         try:
             version = str(await self.rpc("web3_clientVersion"))
         except (OSError, TimeoutError, ClientError, ValueError, RecursionError, NodeRefused) as bad:

@@ -1,4 +1,4 @@
-"""`clara-eval devnet`: run a local chain with every contract deployed, or move the time of a running one."""
+"""The command `clara-eval devnet`: run a local chain with every contract, or move its time."""
 
 from __future__ import annotations
 
@@ -38,14 +38,13 @@ def devnet(
 ) -> None:
     """Start a local chain, deploy everything, print the settings, and run until Ctrl-C; or move its time."""
     if warp is not None or to is not None:
-        _move(warp, to, rpc, json_output=json_output)
+        _move_time(warp, to, rpc, json_output=json_output)
         return
     options = AnvilOptions(port=port, accounts=agents + _FIXED_ACCOUNTS)
-    asyncio.run(_run(options, block_time, json_output=json_output))
+    asyncio.run(_run_chain(options, block_time, json_output=json_output))
 
 
-def _move(duration: str | None, to: int | None, rpc: str | None, *, json_output: bool) -> None:
-    """Move the time of a running devnet forward."""
+def _move_time(duration: str | None, to: int | None, rpc: str | None, *, json_output: bool) -> None:
     if duration is not None and to is not None:
         raise BadInput("It is not clear how far to move.", remedy="Give either --warp or --to.")
     seconds = None if duration is None else parse_duration(duration)
@@ -60,7 +59,7 @@ def _move(duration: str | None, to: int | None, rpc: str | None, *, json_output:
 
 
 def parse_duration(text: str) -> int:
-    """Return the seconds of `90`, `30m`, `12h`, `7d` or `1w`."""
+    """Parse `90`, `30m`, `12h`, `7d` or `1w` to seconds."""
     found = re.fullmatch(r"([0-9]{1,12})([smhdw]?)", text.strip().lower())
     seconds = int(found[1]) * _UNIT_SECONDS[found[2]] if found else 0
     if not 0 < seconds <= _LONGEST_WARP:
@@ -81,20 +80,20 @@ async def _warp(rpc_url: str, seconds: int | None, to: int | None) -> tuple[int,
         return before, await node.move_to(target)
 
 
-async def _run(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
+async def _run_chain(options: AnvilOptions, block_time: int | None, *, json_output: bool) -> None:
     asked_to_end = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_end.set)
     async with Anvil(options) as node, aclosing(await LocalChain.deploy(node.rpc_url)) as chain:
         await _announce(chain, json_output=json_output)
-        if block_time is not None:  # only now: deploying at this pace would take many blocks
+        if block_time is not None:  # only now: at this interval deploying would be slow
             await chain.node.rpc("evm_setIntervalMining", block_time)
-        await _until(asked_to_end, node)
+        await _wait_for_end(asked_to_end, node)
     typer.echo("The local chain has ended.", err=True)
 
 
-async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
-    """Wait for the signal; a node that ends before it is an error."""
+async def _wait_for_end(asked_to_end: asyncio.Event, node: Anvil) -> None:
+    """Wait for the signal; Temporary if the node ends before it."""
     asked = asyncio.create_task(asked_to_end.wait())
     died = asyncio.create_task(node.ended())
     done, pending = await asyncio.wait({asked, died}, return_when=asyncio.FIRST_COMPLETED)
@@ -104,7 +103,7 @@ async def _until(asked_to_end: asyncio.Event, node: Anvil) -> None:
         raise Temporary(f"The local node ended by itself (exit code {died.result()}).", remedy="Start it again.")
 
 
-def _account(account: DevAccount) -> dict[str, object]:
+def _describe_account(account: DevAccount) -> dict[str, object]:
     return {"address": to_checksum_address(account.address), "key": account.key}
 
 
@@ -117,10 +116,10 @@ def _describe(chain: LocalChain, agents: dict[int, DevAccount], exports: dict[st
         "fromBlock": chain.deployment.from_block,
         "identityRegistry": exports["CLARA_DEVNET_IDENTITY_REGISTRY"],
         "token": exports["CLARA_DEVNET_TOKEN"],
-        "owner": _account(chain.owner),
-        "poster": _account(chain.poster),
-        "evaluator": _account(chain.evaluator),
-        "agents": [{**_account(agent), "agentId": number} for number, agent in agents.items()],
+        "owner": _describe_account(chain.owner),
+        "poster": _describe_account(chain.poster),
+        "evaluator": _describe_account(chain.evaluator),
+        "agents": [{**_describe_account(agent), "agentId": number} for number, agent in agents.items()],
         "settings": exports,
     }
 

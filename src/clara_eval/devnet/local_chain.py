@@ -1,4 +1,4 @@
-"""A local chain with every contract deployed, funded accounts, and a clock to move: real transactions on anvil."""
+"""A local anvil chain with every contract deployed, funded accounts and a movable clock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNLIMITED = 2**256 - 1
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where the contracts stand, and the block from which their events start."""
+    """Addresses of the contracts, and the first block with their events."""
 
     token: Address
     identity_registry: Address
@@ -37,19 +37,19 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostedTerms:
-    """What a poster asks for. Times are seconds: until the deadline, and from there until the scoring deadline."""
+    """Terms of a posted challenge; `scoring_seconds` count from the deadline to the scoring deadline."""
 
     challenge_uri: str = "data:application/json,{}"
     eval_config_hash: str = ZERO_HASH
     private_set_hash: str = ZERO_HASH
     prize_pool: int = 1000 * USDC
     payout_bps: tuple[int, ...] = (6000, 3000, 1000)
-    winner_count: int | None = None  # None is one winner for each share
+    winner_count: int | None = None  # None is one winner per share
     open_seconds: int = DAY
     scoring_seconds: int = 7 * DAY
     max_participants: int = 0
     evaluator: Address | None = None
-    """None is the chain's evaluator; the zero address leaves scoring to the poster alone."""
+    """None is the chain's evaluator; with the zero address only the poster can score."""
     token: Address | None = None  # None is the test dollar
     skill_tags: tuple[str, ...] = ()
 
@@ -62,7 +62,7 @@ class DevContract:
         self.abi = Abi(items)
 
     def encode_abi(self, name: str, args: Sequence[object] = ()) -> str:
-        """Return calldata; an overloaded function is named by its signature."""
+        """Encode calldata; name an overloaded function by its signature."""
         function = self.abi.function(name)
         return "0x" + (function.selector + encode(function.types, args)).hex()
 
@@ -72,14 +72,14 @@ class DevContract:
         return int(str(found))
 
     def events_in(self, name: str, receipt: MinedReceipt) -> list[dict[str, object]]:
-        event, place = self.abi.event(name), self.address.lower()
-        entries = [log for log in receipt["logs"] if log["address"] == place]
+        event, address = self.abi.event(name), self.address.lower()
+        entries = [log for log in receipt["logs"] if log["address"] == address]
         return [event.read(entry) for entry in entries if event.topic in str(entry["topics"])]
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """One submission: without a hash, the hash of the URI is sent, as existing clients do."""
+    """One submission; without a hash the hash of the URI is sent, as existing clients do."""
 
     agent: DevAccount
     solution_uri: str
@@ -95,14 +95,14 @@ class DevClock:
         self.node = node
         self.rpc_url = node.rpc_url
         self.agent_ids: dict[Address, int] = {}
-        """Agents that are registered; forgotten with the blocks that registered them."""
+        """Ids of the registered agents; a reorg or revert of their blocks clears them."""
         self._snapshots: dict[str, dict[Address, int]] = {}
 
     async def now(self) -> int:
         return await self.node.now()
 
     async def move_time(self, seconds: int) -> int:
-        """Let that much time pass, in one block; return the new time."""
+        """Move the time forward in one block; return the new time."""
         return await self.node.move_to(await self.now() + seconds)
 
     async def move_to(self, timestamp: int) -> int:
@@ -112,25 +112,25 @@ class DevClock:
         await self.node.rpc("anvil_mine", blocks)
 
     async def snapshot(self) -> str:
-        """Remember this state; `revert` brings it back, once."""
+        """Take a snapshot of the state, which `revert` can restore once."""
         number = str(await self.node.rpc("evm_snapshot"))
         self._snapshots[number] = dict(self.agent_ids)
         return number
 
     async def revert(self, snapshot: str) -> None:
-        """Go back to a snapshot, blocks, balances and time included."""
+        """Restore a snapshot, including blocks, balances and time."""
         if snapshot not in self._snapshots or not await self.node.rpc("evm_revert", snapshot):
             raise BadInput(f"Snapshot {snapshot!r} does not exist.", value=snapshot, remedy="Each serves only once.")
         self.agent_ids = self._snapshots.pop(snapshot)
 
     async def reorg(self, depth: int) -> None:
-        """Replace the newest `depth` blocks by empty ones: their transactions are gone."""
+        """Replace the newest `depth` blocks by empty ones; their transactions are dropped."""
         await self.node.rpc("anvil_reorg", depth, [])
         self.agent_ids.clear()
 
 
 class LocalChain(DevClock):
-    """Deployed contracts and the people who use them; made by `LocalChain.deploy` or `local_chain`."""
+    """Deployed contracts and their users; created by `LocalChain.deploy` or `local_chain`."""
 
     def __init__(self, node: DevNode, deployment: Deployment) -> None:
         super().__init__(node)
@@ -140,7 +140,7 @@ class LocalChain(DevClock):
 
     @classmethod
     async def deploy(cls, rpc_url: str) -> LocalChain:
-        """Deploy all contracts on that node, and give the poster test dollars with an allowance for the factory."""
+        """Deploy all contracts, and give the poster test dollars with an allowance for the factory."""
         node = await DevNode.connect(rpc_url)
         try:
             first_block = await node.block_number() + 1
@@ -156,7 +156,7 @@ class LocalChain(DevClock):
         return chain
 
     async def aclose(self) -> None:
-        """Close the connection; the node stays up."""
+        """Close the connection; the node keeps running."""
         await self.node.aclose()
 
     @property
@@ -181,7 +181,7 @@ class LocalChain(DevClock):
         return await self.token.read("balanceOf", address)
 
     async def fund(self, account: DevAccount, amount: int) -> None:
-        """Give test dollars, and allow the factory to take them when the account posts a challenge."""
+        """Mint test dollars, and approve the factory to take them when the account posts a challenge."""
         await self.send(account, self.token, "mint", account.address, amount)
         await self.send(account, self.token, "approve", self.deployment.factory, _UNLIMITED)
 
@@ -192,7 +192,7 @@ class LocalChain(DevClock):
         return to_address(str(self.factory.events_in("ChallengeCreated", receipt)[0]["challengeAddress"]))
 
     async def register(self, agent: DevAccount, agent_uri: str = "") -> int:
-        """Return the agent's id in the identity registry, registered now if it is not yet."""
+        """Register the agent unless it is registered, and return its id."""
         if agent.address not in self.agent_ids:
             receipt = await self.send(agent, self.registry, "register(string)", agent_uri)
             self.agent_ids[agent.address] = int(str(self.registry.events_in("Registered", receipt)[0]["agentId"]))
@@ -204,7 +204,7 @@ class LocalChain(DevClock):
         return (await self.submit_all(challenge, [Handed(agent, solution_uri, solution_hash)]))[0]
 
     async def submit_all(self, challenge: Address, handed: Sequence[Handed]) -> list[MinedReceipt]:
-        """Submit many solutions in this order, each in a block of its own and at least a second after the last."""
+        """Submit solutions in this order, each in its own block, at least a second apart."""
         calls = [(item, await self.register(item.agent)) for item in handed]
         target = self.challenge(challenge)
         await self.node.rpc("anvil_setBlockTimestampInterval", 1)
@@ -214,11 +214,11 @@ class LocalChain(DevClock):
             await self.node.rpc("anvil_removeBlockTimestampInterval")
 
     async def send(self, sender: DevAccount, contract: DevContract, name: str, *args: object) -> MinedReceipt:
-        """Call a contract's function in a transaction and wait for it; raise `NodeRefused`."""
+        """Call a contract in a transaction and wait for its receipt; NodeRefused if it reverts."""
         return await self.send_data(sender, to_address(contract.address), contract.encode_abi(name, args))
 
     async def send_data(self, sender: DevAccount, to: Address, data: str) -> MinedReceipt:
-        """Send calldata made by the caller, for example with bytes after the arguments."""
+        """Send given calldata, for example with bytes after the arguments."""
         return (await self.node.receipts([await self.node.post(sender, to, data)]))[0]
 
 
@@ -247,7 +247,7 @@ async def local_chain(options: AnvilOptions | None = None) -> AsyncIterator[Loca
 
 
 async def create(node: DevNode, name: ContractName, *args: object) -> Address:
-    """Deploy one shipped contract as the node's first account; raises `NodeRefused` if its constructor does."""
+    """Deploy a shipped contract from the node's first account; NodeRefused if its constructor reverts."""
     shipped = artifact(name)
     inputs = next((item.get("inputs", []) for item in shipped.abi if item["type"] == "constructor"), [])
     data = shipped.bytecode + encode([item["type"] for item in inputs], args).hex()

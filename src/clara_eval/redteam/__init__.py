@@ -1,1 +1,1 @@
-"""Attacks on the product, measured: words to the reader, lies in numbers, copies, clones, faults."""
+"""Measured attacks on the product: prompt injection, false claims, copies, clones, faults."""

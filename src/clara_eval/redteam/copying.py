@@ -1,4 +1,4 @@
-"""Measure who is called a copy: disguised copies, clones, ordinary files and honest entries."""
+"""Measure copy detection: disguised copies, clones, unrelated files and honest entries."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BATCH = 20
 _PROFILE = "functions code_lines max_complexity mean_complexity max_nesting duplicate_share comment_share bytes"
 CODE_PROFILE = FeatureSchema(tuple(MEASURED[name] for name in _PROFILE.split()))
 ENDINGS = {f".{ending}": language_name(ending) for ending in ("py", "js", "mjs", "ts", "sol", "rs", "go")}
-SMALLEST, LARGEST = 1_500, 60_000
-_LEFT_OUT = ("/test/", "/tests/", "/idlelib/", "/lib2to3/", "/encodings/", "/__pycache__/", ".min.", ".d.ts", "_pb2")
+SMALLEST, LARGEST = 1_500, 60_000  # Bytes of a file
+_EXCLUDED = ("/test/", "/tests/", "/idlelib/", "/lib2to3/", "/encodings/", "/__pycache__/", ".min.", ".d.ts", "_pb2")
 
-_HOMES = frozenset({"site-packages", "node_modules", "_vendor", "vendor"})
+_PACKAGE_FOLDERS = frozenset({"site-packages", "node_modules", "_vendor", "vendor"})
 _GENERATED = re.compile(r"\b(auto-?generated|generated (from|by))\b", re.IGNORECASE)
-"""Two files of one generator are alike whoever owns them."""
+"""Generated files are left out: two outputs of one generator are similar without being copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +39,30 @@ class RealFile:
     path: Path
     language: str
     text: str
-    origin: str  # The package or folder it comes from: two files of one origin may be related
+    origin: str  # Its package or folder; files of one origin may be related
 
 
 def default_folders() -> list[Path]:
-    """Where real programs are: Python's library, its packages, and what npm and the project hold here, if anything."""
+    """Return folders with real programs: Python's library and packages, npm packages, our contracts."""
     paths, here = sysconfig.get_paths(), Path.cwd()
     return [Path(paths["stdlib"]), Path(paths["purelib"]), here / "node_modules", here / "solidity"]
 
 
 def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages: Iterable[str] = ()) -> list[RealFile]:
-    """At most `count` files, of all languages in turn."""
+    """Return at most `count` random files, taking the languages in turn."""
     wanted = {language_name(one) for one in languages} or set(ENDINGS.values())
     by_language: dict[str, list[tuple[Path, Path]]] = {name: [] for name in sorted(wanted)}
     for folder in folders:
         for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
             language = ENDINGS.get(path.suffix, "")
-            if language in by_language and not any(part in path.as_posix() for part in _LEFT_OUT):
+            if language in by_language and not any(part in path.as_posix() for part in _EXCLUDED):
                 by_language[language].append((folder, path))
     rng = random.Random(seed)  # noqa: S311 - which files, not a secret
-    queues = {name: iter(rng.sample(held, len(held))) for name, held in by_language.items() if held}
+    queues = {name: iter(rng.sample(paths, len(paths))) for name, paths in by_language.items() if paths}
     found: list[RealFile] = []
     while queues and len(found) < count:
         for name in list(queues):
-            one = next((real for real in map(_read, queues[name]) if real is not None), None)
+            one = next((real for real in map(_read_program, queues[name]) if real is not None), None)
             if one is None:
                 del queues[name]
             elif len(found) < count:
@@ -70,8 +70,8 @@ def real_files(folders: Iterable[Path], *, count: int, seed: int = 1, languages:
     return found
 
 
-def _read(place: tuple[Path, Path]) -> RealFile | None:
-    folder, path = place
+def _read_program(source: tuple[Path, Path]) -> RealFile | None:
+    folder, path = source
     try:
         size = path.stat().st_size
         text = path.read_text(encoding="utf-8") if SMALLEST <= size <= LARGEST else ""
@@ -86,10 +86,10 @@ def _read(place: tuple[Path, Path]) -> RealFile | None:
 
 
 def _origin(folder: Path, path: Path) -> str:
-    """The package, wherever it lies: packages carry one another's sources, and two versions of one may be here."""
+    """Return the innermost package of a file: packages may be vendored, or installed in two versions."""
     inside = path.relative_to(folder).parts
-    homes = [place for place, part in enumerate(inside) if part in _HOMES]
-    if homes or folder.name in _HOMES:
+    homes = [depth for depth, part in enumerate(inside) if part in _PACKAGE_FOLDERS]
+    if homes or folder.name in _PACKAGE_FOLDERS:
         return inside[homes[-1] + 1 if homes else 0]
     return "/".join((folder.name, *inside[:1]))
 
@@ -116,7 +116,7 @@ def measure_copies(files: Sequence[RealFile], *, seed: int = 0) -> list[Figure]:
 
 
 def measure_clones(files: Sequence[RealFile]) -> list[Figure]:
-    """Ten clones of one entry among ten others: how many of them keep a seat in the ranking."""
+    """Count how many of ten clones of an entry stay in the ranking, among ten others."""
     rng = random.Random(1)  # noqa: S311 - which words, not a secret
     gained: dict[str, list[float]] = {"exact": [], "edited": []}
     for file in files[:12]:
@@ -148,7 +148,7 @@ def _clone(file: RealFile, kind: str, rng: random.Random) -> str:
 
 
 def measure_honest(folder: Path) -> list[Figure]:
-    """Independent solutions of small tasks, each task as one round; nothing where the folder is not there."""
+    """Check independent solutions of small tasks, one round per task; nothing without the folder."""
     refused = waiting = entries = 0
     rounds = [honest_round(path) for path in sorted(folder.glob("*.txt"))]
     for statement, solutions in rounds:
@@ -167,7 +167,7 @@ def measure_honest(folder: Path) -> list[Figure]:
 
 
 def honest_round(path: Path) -> tuple[str, list[Solution]]:
-    """The statement and the entries of one file named TASK.LANGUAGE.txt, divided by lines of equals signs."""
+    """Read statement and entries from a file TASK.LANGUAGE.txt, separated by `=====` lines."""
     language = path.name.split(".")[1]
     statement, *texts = path.read_text(encoding="utf-8").split("=====\n")
     hint = None if language == "text" else language
@@ -175,17 +175,17 @@ def honest_round(path: Path) -> tuple[str, list[Solution]]:
 
 
 def measure_ordinary(files: Sequence[RealFile]) -> list[Figure]:
-    """Ordinary files in rounds of twenty: flagged, sent to review, called copies of unrelated ones."""
+    """Check ordinary files in rounds of twenty: flags, reviews, and false copies."""
     flagged = waiting = entries = 0
     codes: Counter[str] = Counter()
     for batch in _batches(files):
-        facts = {one.submission.submitter: _measured(one) for one in batch}
+        facts = {one.submission.submitter: _measure_facts(one) for one in batch}
         for facts_of_one in compare_field(CODE_PROFILE, facts).values():
             entries += 1
             flagged += bool(facts_of_one.flags)
             waiting += any(flag.severity == "review" for flag in facts_of_one.flags)
             codes.update({flag.code for flag in facts_of_one.flags})
-    wrong, similar, pairs = _strangers(files)
+    wrong, similar, pairs = _count_false_copies(files)
     return [
         share("flagged", "ordinary files with any flag", flagged, entries, at_most=0.05, codes=dict(codes)),
         share("to_review", "ordinary files with a flag that makes a paid place wait", waiting, entries, at_most=0.02),
@@ -200,31 +200,31 @@ def _batches(files: Sequence[RealFile]) -> Iterator[list[Solution]]:
     by_language: dict[str, list[RealFile]] = defaultdict(list)
     for file in files:
         by_language[file.language].append(file)
-    for held in by_language.values():
-        for start in range(0, len(held), BATCH):
-            part = held[start : start + BATCH]
+    for group in by_language.values():
+        for start in range(0, len(group), BATCH):
+            part = group[start : start + BATCH]
             yield [solution_of(file.text, start + n, file.language) for n, file in enumerate(part, start=1)]
 
 
-def _measured(solution: Solution) -> SubmissionFacts:
+def _measure_facts(solution: Solution) -> SubmissionFacts:
     measured = measure(solution.text, solution.language)
     kept = {feature.name: measured[feature.name] for feature in CODE_PROFILE.features}
     vector, flags = choose_values(CODE_PROFILE, kept, {})
     return SubmissionFacts(vector, {}, dict(kept), {}, (*speaks_to_judge(prompt_view(solution.text).text), *flags))
 
 
-def _strangers(files: Sequence[RealFile]) -> tuple[int, int, int]:
-    """Files that are refused, or called similar, for one from another package, among all of their language at once."""
+def _count_false_copies(files: Sequence[RealFile]) -> tuple[int, int, int]:
+    """Count files refused as copies of other packages' files, those called similar, and all pairs."""
     refused = similar = pairs = 0
     for language in sorted({file.language for file in files}):
         kept: dict[tuple[str, int], RealFile] = {}
         for file in files:
-            if file.language == language:  # one of each name and size: packages carry each other's sources
+            if file.language == language:  # one per name and size: packages vendor each other's sources
                 kept.setdefault((file.path.name, len(file.text)), file)
-        held = list(kept.values())
-        pairs += len(held) * (len(held) - 1) // 2
-        solutions = [solution_of(file.text, n, language) for n, file in enumerate(held, start=1)]
-        origins = {one.submission.submitter: file.origin for one, file in zip(solutions, held, strict=True)}
+        unique = list(kept.values())
+        pairs += len(unique) * (len(unique) - 1) // 2
+        solutions = [solution_of(file.text, n, language) for n, file in enumerate(unique, start=1)]
+        origins = {one.submission.submitter: file.origin for one, file in zip(solutions, unique, strict=True)}
         found = find_likeness(solutions)
         for cluster in found.clusters:
             first = origins[cluster.original.submission.submitter]

@@ -1,4 +1,4 @@
-"""Attack what runs and unpacks submissions: harnesses (`attacks/`) in real sandboxes, and archives."""
+"""Attack the code that runs and unpacks submissions: harnesses in real sandboxes, and archives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HarnessAttack:
     name: str  # Short and unique within its language: `shadowed_require`
     what: str  # What the attack does, in one line for the table in docs/security.md
     source: str
-    works: bool  # Whether it does the work, and tries to make it look cheaper
+    works: bool  # It does the work, and tries to make it look cheaper
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +43,19 @@ class AttackedHarness:
     attacks: tuple[HarnessAttack, ...]
 
     def run(self, machine: Machine, submission: str) -> Executed:
-        """Run one submission, in a script with a seed that no attack knows."""
+        """Run one submission; scripts get a seed that no attack knows."""
         seed = NO_SEED if self.language == "solidity" else ROUND_SEED
         return machine.run(Harness(self.language, self.source, seed), HarnessSubmission(self.language, submission))
 
 
-def _file(language: Language, name: str) -> str:
+def _resource(language: Language, name: str) -> str:
     path = resources.files("clara_eval.redteam").joinpath("attacks", f"{name}.{_ENDINGS[language]}")
     return path.read_text(encoding="utf-8")
 
 
-def _read(language: Language) -> AttackedHarness:
-    honest = _file(language, "honest")
-    _, *parts = _HEADER.split(_file(language, "attacks"))
+def _load_harness(language: Language) -> AttackedHarness:
+    honest = _resource(language, "honest")
+    _, *parts = _HEADER.split(_resource(language, "attacks"))
     attacks = []
     for kind, name, what, body in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4], strict=True):
         works = kind == "works"
@@ -64,17 +64,17 @@ def _read(language: Language) -> AttackedHarness:
         else:
             source = honest + body if works else body
         attacks.append(HarnessAttack(name, what, source, works))
-    return AttackedHarness(language, _file(language, "harness"), honest, tuple(attacks))
+    return AttackedHarness(language, _resource(language, "harness"), honest, tuple(attacks))
 
 
-HARNESSES: dict[Language, AttackedHarness] = {language: _read(language) for language in _ENDINGS}
+HARNESSES: dict[Language, AttackedHarness] = {language: _load_harness(language) for language in _ENDINGS}
 
 
 def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> tuple[list[str], list[str]]:
-    """Name the tests and numbers that an attack did not earn."""
+    """Return the tests and metrics that an attack got without earning them."""
     if found.language == "solidity":
         passed = [] if attack.works or found.features.get("tests_passed") == 0.0 else ["tests_passed"]
-        return passed, sorted(_cheaper(honest, found))
+        return passed, sorted(_cheaper_metrics(honest, found))
     calls = {call.name: call for call in found.calls if call.outcome == RunOutcome.PASSED and call.kind != "setUp"}
     if not attack.works:
         tests = [name for name in calls if name.startswith("test_")]
@@ -84,21 +84,21 @@ def gain_of(attack: HarnessAttack, found: Executed, honest: Executed) -> tuple[l
     return [], better
 
 
-def _cheaper(honest: Executed, attack: Executed) -> Iterator[str]:
-    """Numbers of an attack that count and are lower than the honest ones; without the tests no number counts."""
+def _cheaper_metrics(honest: Executed, attack: Executed) -> Iterator[str]:
+    """Yield the metrics that count and are lower than the honest ones; most count only with all tests."""
     counted = ("metric_gas", "gas_gas", "gas_many", "deploy_gas")
     for name in counted if attack.features.get("tests_passed") == 1.0 else ("metric_gas",):
-        due, got = honest.features[name], attack.features.get(name)
-        if due is not None and got is not None and got < due:
+        fair, got = honest.features[name], attack.features.get(name)
+        if fair is not None and got is not None and got < fair:
             yield name
 
 
 def measure_harnesses() -> list[Figure]:
     with closing(Machine()) as machine:
-        return [figure for harness in HARNESSES.values() for figure in _measured(machine, harness)]
+        return [figure for harness in HARNESSES.values() for figure in _measure_harness(machine, harness)]
 
 
-def _measured(machine: Machine, harness: AttackedHarness) -> list[Figure]:
+def _measure_harness(machine: Machine, harness: AttackedHarness) -> list[Figure]:
     honest = harness.run(machine, harness.honest)
     gains = {one.name: gain_of(one, harness.run(machine, one.source), honest) for one in harness.attacks}
     tests, metrics = ([name for name, gain in gains.items() if gain[kind]] for kind in (0, 1))
@@ -146,14 +146,14 @@ ATTACKS: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "not UTF-8": (lambda: tarred({"b\udcff.py": b"a"}, form=tarfile.GNU_FORMAT), "bad_archive", "not UTF-8"),
     "nested": (lambda: zipped({"a.zip": zipped({"a.py": b"a"})}), "bad_archive", "is an archive too"),
 }
-"""By name: what makes it, the code of the refusal, and words of it."""
+"""By name: a function that builds the archive, the code of its rejection, and part of the reason."""
 
 
 def measure_archives() -> list[Figure]:
-    held = [name for name, attack in ATTACKS.items() if not _is_refused(*attack)]
+    accepted = [name for name, attack in ATTACKS.items() if not _is_refused(*attack)]
     what = "archives with bombs, links, names outside or twins that are not refused in words"
-    trials = 0 if _is_refused(lambda: zipped({"a.py": b"a"}), "", "") else len(ATTACKS)  # the honest one is read
-    return [share("archive_attacks", what, len(held), trials, at_most=0.0, attacks=held)]
+    trials = 0 if _is_refused(lambda: zipped({"a.py": b"a"}), "", "") else len(ATTACKS)  # an honest one must pass
+    return [share("archive_attacks", what, len(accepted), trials, at_most=0.0, attacks=accepted)]
 
 
 def _is_refused(make: Callable[[], bytes], code: str, words: str) -> bool:

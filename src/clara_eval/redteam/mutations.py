@@ -1,4 +1,4 @@
-"""Disguise a program in thirty named ways, by edits of its syntax tree."""
+"""Disguise a copied program in thirty named ways, by edits of its syntax tree."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from clara_eval.redteam.translation import junk_function, noop, python_to_javasc
 FRONT_BYTES = 40_000
 
 
-def _set(words: str) -> frozenset[str]:
+def _split(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-_GIVEN = frozenset(dir(builtins)) | _set(
+_BUILTINS = frozenset(dir(builtins)) | _split(
     """self cls this super arguments Math Object Array String Number Boolean JSON Promise Map Set Symbol Error TypeError
     RangeError console require module exports process Buffer undefined NaN Infinity window document globalThis msg
     sender value data block timestamp number tx origin abi encode encodePacked keccak256 address uint256 length push
     pop call require assert revert transfer balance type interfaceId selector now gasleft"""
 )
-_DEFINITIONS = _set(
+_DEFINITIONS = _split(
     "function_definition class_definition decorated_definition function_declaration class_declaration "
     "method_definition function_item impl_item struct_item method_declaration modifier_definition event_definition "
     "error_declaration struct_declaration contract_declaration library_declaration interface_declaration "
     "constructor_definition"
 )
-_BODIES = _set("block class_body contract_body declaration_list")
-_STATEMENT_BLOCKS = _set("block statement_block function_body statement_list")
+_BODIES = _split("block class_body contract_body declaration_list")
+_STATEMENT_BLOCKS = _split("block statement_block function_body statement_list")
 _FLIPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!=", "===": "===", "!==": "!=="}
-_BINARY = _set("binary_operator binary_expression boolean_operator comparison_operator")
-_SWAPS = _set("+ * == != === !== and or && ||")
-_HOLDERS = _set("argument_list arguments assignment return_statement variable_declarator pair assignment_expression")
-_WORDS = sorted(_set("the fee pool price value of a market that moves when traders come and go with orders in time"))
+_BINARY = _split("binary_operator binary_expression boolean_operator comparison_operator")
+_SWAPS = _split("+ * == != === !== and or && ||")
+_HOLDERS = _split("argument_list arguments assignment return_statement variable_declarator pair assignment_expression")
+_WORDS = sorted(_split("the fee pool price value of a market that moves when traders come and go with orders in time"))
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     text: str
     language: str
-    other: str = ""  # Another program in the same language, for what a thief takes from elsewhere
+    other: str = ""  # Another program in this language, from which code may be added
 
 
 Way = Callable[[Program, random.Random], str | None]
 
 
-def _parsed(program: Program) -> Parsed | None:
+def _parse(program: Program) -> Parsed | None:
     return parse(program.text.encode("utf-8", "replace"), program.language)
 
 
@@ -61,20 +61,20 @@ def _text(parsed: Parsed, node: Node) -> str:
 
 
 def _indent(parsed: Parsed, node: Node) -> tuple[int, str]:
-    """Return where the line of a node begins, and the text before the node in it."""
+    """Return the start of a node's line, and the text in it before the node."""
     start = parsed.source.rfind(b"\n", 0, node.start_byte) + 1
     return start, parsed.source[start : node.start_byte].decode("utf-8", "replace")
 
 
-def _changed(program: Program, edits: Callable[[Parsed, Node], Iterator[Edit]]) -> str | None:
-    parsed = _parsed(program)
+def _edit_nodes(program: Program, edits: Callable[[Parsed, Node], Iterator[Edit]]) -> str | None:
+    parsed = _parse(program)
     if parsed is None:
         return None
     return edited(parsed.source, [edit for node, _ in walk(parsed.tree) for edit in edits(parsed, node)])
 
 
 def _each_node(edits: Callable[[Parsed, Node], Iterator[Edit]]) -> Way:
-    return lambda program, _: _changed(program, edits)
+    return lambda program, _: _edit_nodes(program, edits)
 
 
 def _comment(program: Program, text: str) -> str:
@@ -101,45 +101,45 @@ def comments_removed(program: Program, _: random.Random) -> str | None:
 
 
 def comments_added(program: Program, rng: random.Random) -> str | None:
-    return _before_statements(program, lambda indent: indent + _comment(program, _words(rng, 8)), rng, 0.5)
+    return _before_statements(program, lambda indent: indent + _comment(program, _random_words(rng, 8)), rng, 0.5)
 
 
 def comment_in_front(program: Program, rng: random.Random) -> str:
-    lines = "\n".join(_words(rng, 14) for _ in range(FRONT_BYTES // 80))
+    lines = "\n".join(_random_words(rng, 14) for _ in range(FRONT_BYTES // 80))
     return _comment(program, lines) + program.text
 
 
 def foreign_comment_in_front(program: Program, _: random.Random) -> str:
-    """Forty kilobytes of another language, so that a look at the beginning takes the whole for that language."""
+    """Put 40 kB of another language first, to mislead detection of the language by the first bytes."""
     line = "def price(x):\n    return x + 1" if program.language != "python" else "function price(x) { return x + 1; }"
     return _comment(program, "\n".join([line] * (FRONT_BYTES // len(line)))) + program.text
 
 
 def rename(program: Program, rng: random.Random) -> str | None:
-    return _renamed(program, lambda name: f"{rng.choice('abcdefgh')}{rng.randrange(10**6)}_{len(name)}")
+    return _rename_all(program, lambda name: f"{rng.choice('abcdefgh')}{rng.randrange(10**6)}_{len(name)}")
 
 
 def homoglyphs(program: Program, _: random.Random) -> str | None:
-    """Names in letters that look the same, and characters that nobody sees."""
-    changed = _renamed(program, lambda name: name.translate(str.maketrans("aeopcx", "аеорсх")))
+    """Replace letters in names by lookalikes, and add invisible characters."""
+    changed = _rename_all(program, lambda name: name.translate(str.maketrans("aeopcx", "аеорсх")))
     return changed and changed.replace("\n\n", "\n\u200b\n")
 
 
-def _renamed(program: Program, new: Callable[[str], str]) -> str | None:
+def _rename_all(program: Program, new: Callable[[str], str]) -> str | None:
     names: dict[str, str] = {}
 
     def edits(parsed: Parsed, node: Node) -> Iterator[Edit]:
         if node.is_named and "identifier" in node.type and not node.named_child_count:
             name = _text(parsed, node)
-            if name not in _GIVEN and not name.startswith("__"):
+            if name not in _BUILTINS and not name.startswith("__"):
                 yield node.start_byte, node.end_byte, names.setdefault(name, new(name))
 
-    return _changed(program, edits)
+    return _edit_nodes(program, edits)
 
 
 def reorder(program: Program, rng: random.Random) -> str | None:
-    """Methods change places in their class if it holds no other one, then definitions in the file."""
-    parsed = _parsed(program)
+    """Shuffle the methods of innermost classes, then the definitions of the file."""
+    parsed = _parse(program)
     if parsed is None:
         return None
     bodies = [node for node, _ in walk(parsed.tree) if node.type in _BODIES and _definitions(node)]
@@ -147,20 +147,20 @@ def reorder(program: Program, rng: random.Random) -> str | None:
         edit
         for body in bodies
         if not any(body.start_byte < other.start_byte and other.end_byte < body.end_byte for other in bodies)
-        for edit in _shuffled(parsed, body, rng)
+        for edit in _shuffle(parsed, body, rng)
     ]
-    again = _parsed(replace(program, text=edited(parsed.source, inside)))
-    return None if again is None else edited(again.source, _shuffled(again, again.tree.root_node, rng))
+    again = _parse(replace(program, text=edited(parsed.source, inside)))
+    return None if again is None else edited(again.source, _shuffle(again, again.tree.root_node, rng))
 
 
 def _definitions(node: Node) -> list[Node]:
     return [child for child in node.named_children if child.type in _DEFINITIONS]
 
 
-def _shuffled(parsed: Parsed, container: Node, rng: random.Random) -> list[Edit]:
-    held = _definitions(container)
-    moved = rng.sample(held, len(held))
-    return [(place.start_byte, place.end_byte, _text(parsed, node)) for place, node in zip(held, moved, strict=True)]
+def _shuffle(parsed: Parsed, container: Node, rng: random.Random) -> list[Edit]:
+    places = _definitions(container)
+    moved = rng.sample(places, len(places))
+    return [(place.start_byte, place.end_byte, _text(parsed, node)) for place, node in zip(places, moved, strict=True)]
 
 
 def junk(share: float) -> Way:
@@ -174,13 +174,13 @@ def junk(share: float) -> Way:
 
 
 def foreign_junk(program: Program, _: random.Random) -> str | None:
-    """Half as much again, from somebody else's program."""
+    """Append code of another program, half as long as this one."""
     part = program.other[: len(program.text) // 2].rpartition("\n")[0]
     return program.text + "\n\n" + part + "\n" if part else None
 
 
 def noops(program: Program, rng: random.Random) -> str | None:
-    """Statements that do nothing, before every second statement."""
+    """Insert statements without effect before half of the statements."""
     return _before_statements(program, lambda indent: indent + noop(program.language, indent, rng) + "\n", rng, 0.5)
 
 
@@ -192,16 +192,16 @@ def _before_statements(program: Program, line: Callable[[str], str], rng: random
                 if not indent.strip() and child.type != "comment" and rng.random() < share:
                     yield start, start, line(indent)
 
-    return _changed(program, edits)
+    return _edit_nodes(program, edits)
 
 
 def restyle(program: Program, _: random.Random) -> str | None:
-    """Comparisons turned round, short assignments written out, results in brackets, other quotes, other braces."""
-    text = _changed(program, _restyled)
+    """Flip comparisons, expand augmented assignments, add parentheses, change quotes and braces."""
+    text = _edit_nodes(program, _restyle_node)
     return text if text is None or program.language == "python" else re.sub(r"\)[ \t]*\{\n", ")\n{\n", text)
 
 
-def _restyled(parsed: Parsed, node: Node) -> Iterator[Edit]:
+def _restyle_node(parsed: Parsed, node: Node) -> Iterator[Edit]:
     parts = [_text(parsed, one) for one in node.children]
     span = (node.start_byte, node.end_byte)
     if node.type in ("comparison_operator", "binary_expression") and len(parts) == 3 and parts[1] in _FLIPS:
@@ -218,7 +218,7 @@ def _restyled(parsed: Parsed, node: Node) -> Iterator[Edit]:
 
 @_each_node
 def operands_swapped(parsed: Parsed, node: Node) -> Iterator[Edit]:
-    """Sums, products and conditions the other way round."""
+    """Swap the operands of sums, products and conditions."""
     parts = [_text(parsed, one) for one in node.children]
     if node.type in _BINARY and len(parts) == 3 and parts[1] in _SWAPS and "\n" not in "".join(parts):
         yield node.start_byte, node.end_byte, f"{parts[2]} {parts[1]} {parts[0]}"
@@ -226,7 +226,7 @@ def operands_swapped(parsed: Parsed, node: Node) -> Iterator[Edit]:
 
 @_each_node
 def strings_split(parsed: Parsed, node: Node) -> Iterator[Edit]:
-    """Every sentence as the sum of two; Solidity has no such sum."""
+    """Split strings into a concatenation of two, which Solidity does not have."""
     text = _text(parsed, node) if node.type == "string" and parsed.language != "solidity" else ""
     first, space, rest = text.partition(" ")
     plain = len(text) > 8 and text[0] in "\"'" and text[1] != text[0] and "\\" not in text
@@ -235,7 +235,7 @@ def strings_split(parsed: Parsed, node: Node) -> Iterator[Edit]:
 
 
 def dead_branches(program: Program, rng: random.Random) -> str | None:
-    """Before every fourth statement a branch that is never taken, with calls and sums in it."""
+    """Insert a branch that is never taken before a quarter of the statements."""
 
     def line(indent: str) -> str:
         name, x, y = f"d{rng.randrange(10**5)}", rng.randrange(2, 999), rng.randrange(2, 999)
@@ -248,7 +248,7 @@ def dead_branches(program: Program, rng: random.Random) -> str | None:
 
 
 def extracted(program: Program, rng: random.Random) -> str | None:
-    """Every third result is worked out by a function of its own."""
+    """Move a third of the return values into functions of their own."""
     made: list[str] = []
 
     def edits(parsed: Parsed, node: Node) -> Iterator[Edit]:
@@ -258,20 +258,20 @@ def extracted(program: Program, rng: random.Random) -> str | None:
         text = _text(parsed, value)
         if any(word in text for word in ("\n", "this", "await", "yield")):
             return
-        passed = ", ".join(sorted({word for word in re.findall(r"\b[A-Za-z_]\w*\b", text) if word not in _GIVEN}))
+        passed = ", ".join(sorted({word for word in re.findall(r"\b[A-Za-z_]\w*\b", text) if word not in _BUILTINS}))
         if program.language == "python":
             made.append(f"def {name}({passed}):\n    return {text}\n")
         else:
             made.append(f"function {name}({passed}) {{\n  return {text};\n}}\n")
         yield value.start_byte, value.end_byte, f"{name}({passed})"
 
-    text = None if program.language == "solidity" else _changed(program, edits)
+    text = None if program.language == "solidity" else _edit_nodes(program, edits)
     return None if text is None else text + "\n\n" + "\n\n".join(made)
 
 
 @_each_node
 def nested_else(parsed: Parsed, node: Node) -> Iterator[Edit]:
-    """`else if` written as an `else` that holds an `if`."""
+    """Write `else if` as an `else` with a nested `if`."""
     first = next((child for child in node.named_children if child.type == "elif_clause"), None)
     if first is not None:
         rest = parsed.source[first.start_byte + len("el") : node.end_byte].decode("utf-8", "replace")
@@ -285,16 +285,16 @@ def nested_else(parsed: Parsed, node: Node) -> Iterator[Edit]:
 
 @_each_node
 def loops_restyled(parsed: Parsed, node: Node) -> Iterator[Edit]:
-    """Conditions of loops move into their bodies; what is walked over is copied first."""
+    """Move loop conditions into the bodies, and copy what is iterated over."""
     is_python = parsed.language == "python"
     if not is_python and parsed.language not in ("javascript", "typescript", "tsx"):
         return
     condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
-    walked = node.child_by_field_name("right")
-    if node.type == "for_statement" and walked is not None and is_python:
-        yield walked.start_byte, walked.end_byte, f"list({_text(parsed, walked)})"
-    elif node.type == "for_in_statement" and walked is not None and " of " in _text(parsed, node)[:200]:
-        yield walked.start_byte, walked.end_byte, f"[...{_text(parsed, walked)}]"
+    iterated = node.child_by_field_name("right")
+    if node.type == "for_statement" and iterated is not None and is_python:
+        yield iterated.start_byte, iterated.end_byte, f"list({_text(parsed, iterated)})"
+    elif node.type == "for_in_statement" and iterated is not None and " of " in _text(parsed, node)[:200]:
+        yield iterated.start_byte, iterated.end_byte, f"[...{_text(parsed, iterated)}]"
     if node.type != "while_statement" or condition is None or body is None:
         return
     text = _text(parsed, condition)
@@ -309,7 +309,7 @@ def loops_restyled(parsed: Parsed, node: Node) -> Iterator[Edit]:
 
 
 def interface_changed(program: Program, rng: random.Random) -> str | None:
-    """Every function gets one parameter more that nothing uses, and another visibility in Solidity."""
+    """Add an unused parameter to every function, and change visibility in Solidity."""
     is_solidity = program.language == "solidity"
 
     def edits(parsed: Parsed, node: Node) -> Iterator[Edit]:
@@ -324,13 +324,13 @@ def interface_changed(program: Program, rng: random.Random) -> str | None:
                 default = "=None" if program.language == "python" else ""
                 yield last.start_byte, last.start_byte, f"{comma}extra{rng.randrange(99)}{default}"
 
-    text = _changed(program, edits)
+    text = _edit_nodes(program, edits)
     return text.replace(" public ", " external ") if text and is_solidity else text
 
 
 def truncated(program: Program, _: random.Random) -> str | None:
-    """The last definitions left out, up to a sixth of the text."""
-    parsed = _parsed(program)
+    """Remove the last definitions, up to a sixth of the text."""
+    parsed = _parse(program)
     if parsed is None:
         return None
     places = _definitions(parsed.tree.root_node)
@@ -357,7 +357,7 @@ def strings_changed(program: Program, rng: random.Random) -> str | None:
     if code is None:
         return None
     spans = [(start, end) for start, end in code.structure.strings if b" " in source[start:end]]
-    return edited(source, [(start, end, f'"{_words(rng, 4)}"') for start, end in spans])
+    return edited(source, [(start, end, f'"{_random_words(rng, 4)}"') for start, end in spans])
 
 
 def joined(program: Program, _: random.Random) -> str | None:
@@ -371,12 +371,12 @@ def translated(program: Program, _: random.Random) -> str | None:
     return typed_javascript(program.text) if program.language == "javascript" else None
 
 
-def _words(rng: random.Random, count: int) -> str:
+def _random_words(rng: random.Random, count: int) -> str:
     return " ".join(rng.choices(_WORDS, k=count))
 
 
-def _then(*ways: Way) -> Way:
-    def both(program: Program, rng: random.Random) -> str | None:
+def _chain(*ways: Way) -> Way:
+    def chained(program: Program, rng: random.Random) -> str | None:
         for way in ways:
             text = way(program, rng)
             if text is None:
@@ -384,7 +384,7 @@ def _then(*ways: Way) -> Way:
             program = replace(program, text=text)
         return program.text
 
-    return both
+    return chained
 
 
 WAYS: dict[str, Way] = {
@@ -396,14 +396,14 @@ WAYS: dict[str, Way] = {
     "foreign_comment_in_front_40kB": foreign_comment_in_front,
     "rename": rename,
     "reorder": reorder,
-    "rename_reorder": _then(rename, reorder),
+    "rename_reorder": _chain(rename, reorder),
     "junk_25": junk(0.25),
     "junk_50": junk(0.5),
     "foreign_junk_50": foreign_junk,
-    "rename_junk_50": _then(rename, junk(0.5)),
+    "rename_junk_50": _chain(rename, junk(0.5)),
     "noops": noops,
     "restyle": restyle,
-    "rename_reorder_noops": _then(rename, reorder, noops),
+    "rename_reorder_noops": _chain(rename, reorder, noops),
     "truncated": truncated,
     "homoglyphs": homoglyphs,
     "wrapped": wrapped,
@@ -416,18 +416,18 @@ WAYS: dict[str, Way] = {
     "nested_else": nested_else,
     "loops_restyled": loops_restyled,
     "interface_changed": interface_changed,
-    "rename_extracted_dead_branches": _then(rename, extracted, dead_branches),
+    "rename_extracted_dead_branches": _chain(rename, extracted, dead_branches),
     "translated": translated,
 }
-_EASY = _set(
+_EASY = _split(
     "exact whitespace comments_removed comments_added comment_in_front_40kB foreign_comment_in_front_40kB rename "
     "reorder rename_reorder junk_25 junk_50"
 )
 AT_LEAST = {way: 0.95 if way in _EASY else 0.80 for way in WAYS} | {"translated": 0.5}
-"""The share that must be found. Ways that no target names are held to that of no-ops and restyling."""
+"""The share of each disguise that must be detected."""
 
 
 def disguise(program: Program, way: str, seed: int = 0) -> str | None:
-    """The program in one disguise, or None where its language does not allow it or it holds nothing to change."""
-    text = WAYS[way](program, random.Random(f"{way}:{seed}:{len(program.text)}"))  # noqa: S311 - a disguise, not a secret
+    """Disguise a program; None if the disguise does not fit its language or changes nothing."""
+    text = WAYS[way](program, random.Random(f"{way}:{seed}:{len(program.text)}"))  # noqa: S311 - no secret
     return None if text == program.text and way != "exact" else text

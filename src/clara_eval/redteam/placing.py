@@ -1,4 +1,4 @@
-"""Measure who is paid under ties, entries left out, and a judge with a favourite side."""
+"""Measure who is paid with ties, omitted entries, and a judge with position bias."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clara_eval.redteam.report import Figure, number, share
 SIZE = 8
 PAYOUT = (6000, 4000)
 NOISE = 0.3
-FAVOURS_FIRST = 0.5244  # Of the noise: of two equal entries the one shown first wins seven times in ten
+FAVOURS_FIRST = 0.5244  # In standard deviations (normal quantile): the first of two equals wins 70 % of the games
 
 
 def _rank(items: Iterable[str], results: Sequence[Result], order: dict[str, int] | None = None) -> list[str]:
@@ -25,14 +25,14 @@ def _ranking(items: Iterable[str], results: Sequence[Result], order: dict[str, i
     return rank(counted, seed=b"redteam", winner_count=2, payout_bps=PAYOUT, tie_break=order, by_name=True)
 
 
-def _trial(seed: str) -> tuple[random.Random, dict[str, float]]:
-    """Return a source of chance, and entries with a merit each."""
+def _make_trial(seed: str) -> tuple[random.Random, dict[str, float]]:
+    """Return a random generator, and entries with their merits."""
     rng = random.Random(seed)  # noqa: S311 - a trial, not a secret
     return rng, {f"e{n}": rng.gauss(0, 1) for n in range(SIZE)}
 
 
-def _play(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0) -> list[Result]:
-    """Every pair, in both orders, judged by merit with noise; `bias` favours the one that is shown first."""
+def _play_games(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, bias: float = 0.0) -> list[Result]:
+    """Judge every pair in both orders by merit with noise; `bias` favours the entry shown first."""
     found = []
     for one, other in combinations(merits, 2):
         for first, second in ((one, other), (other, one)):
@@ -46,11 +46,11 @@ def _play(merits: dict[str, float], rng: random.Random, *, noise: float = 0.0, b
 def measure_ties(trials: int, seed: int) -> list[Figure]:
     later_first = changed = 0
     for trial in range(trials):
-        rng, merits = _trial(f"{seed}{trial}")
+        rng, merits = _make_trial(f"{seed}{trial}")
         best = max(merits, key=lambda item: merits[item])
         merits["twin"] = merits[best]
         order = {item: n for n, item in enumerate(rng.sample(sorted(merits), len(merits)))}
-        games = _play(merits, rng)
+        games = _play_games(merits, rng)
         paid = _rank(merits, games, order)[:2]
         earlier, later = sorted((best, "twin"), key=lambda item: order[item])
         later_first += paid.index(earlier) > paid.index(later) if {earlier, later} <= set(paid) else earlier not in paid
@@ -68,38 +68,38 @@ def measure_ties(trials: int, seed: int) -> list[Figure]:
 
 
 def measure_stability(trials: int, seed: int) -> list[Figure]:
-    """Leaving one entry out must not change who of the others is paid, or a person is told."""
+    """Omitting an unpaid entry must not change who is paid, unless the round is flagged."""
     silent = 0
     for trial in range(trials):
-        rng, merits = _trial(f"{seed}s{trial}")
-        games = _play(merits, rng, noise=0.7)
-        whole = _ranking(merits, games, {})
-        paid = {standing.item for standing in whole.standings[:2]}
-        told = any(flag.severity != "info" for flag in ranking_flags(whole, by_arrival=True))
-        silent += not told and any(_moved(merits, games, left_out, paid) for left_out in merits.keys() - paid)
+        rng, merits = _make_trial(f"{seed}s{trial}")
+        games = _play_games(merits, rng, noise=0.7)
+        ranking = _ranking(merits, games, {})
+        paid = {standing.item for standing in ranking.standings[:2]}
+        is_flagged = any(flag.severity != "info" for flag in ranking_flags(ranking, by_arrival=True))
+        silent += not is_flagged and any(_changes_paid(merits, games, item, paid) for item in merits.keys() - paid)
     return [
         share("unflagged_instability", "rounds whose paid set depends on one entry, without a word about it",
               silent, trials, at_most=0.0),
     ]  # fmt: skip
 
 
-def _moved(merits: dict[str, float], games: Sequence[Result], left_out: str, paid: set[str]) -> bool:
-    left = [game for game in games if left_out not in (game.first, game.second)]
-    return set(_rank(merits.keys() - {left_out}, left)[:2]) != paid
+def _changes_paid(merits: dict[str, float], games: Sequence[Result], left_out: str, paid: set[str]) -> bool:
+    others = [game for game in games if left_out not in (game.first, game.second)]
+    return set(_rank(merits.keys() - {left_out}, others)[:2]) != paid
 
 
 def measure_utility(trials: int, seed: int) -> list[Figure]:
-    """Kendall's tau with the truth: a judge that likes the first side against one that does not."""
+    """Compare Kendall's tau with the truth for judges with and without position bias."""
     losses, kept = [], []
     for trial in range(trials):
-        rng, merits = _trial(f"{seed}u{trial}")
+        rng, merits = _make_trial(f"{seed}u{trial}")
         truth = sorted(merits, key=lambda item: -merits[item])
         state = rng.getstate()
-        plain = _rank(merits, _play(merits, rng, noise=NOISE))
+        plain = _rank(merits, _play_games(merits, rng, noise=NOISE))
         rng.setstate(state)
-        biased = _rank(merits, _play(merits, rng, noise=NOISE, bias=FAVOURS_FIRST * NOISE))
+        biased = _rank(merits, _play_games(merits, rng, noise=NOISE, bias=FAVOURS_FIRST * NOISE))
         losses.append(tau(truth, plain) - tau(truth, biased))
-        kept.append(tau(truth, _rank(merits, _play(merits, rng))))
+        kept.append(tau(truth, _rank(merits, _play_games(merits, rng))))
     return [
         number("tau_lost_to_position_bias", "Kendall's tau lost by a judge that prefers the first side",
                losses, at_most=0.02),

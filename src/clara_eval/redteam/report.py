@@ -1,4 +1,4 @@
-"""Figures with targets and 95 % intervals: Wilson's, or 3/n from above without a hit in n trials."""
+"""Figures with targets and 95 % intervals: Wilson's, or the rule of three (3/n) without a hit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bound = float | None
 @dataclass(frozen=True, slots=True)
 class Figure:
     name: str
-    what: str  # One sentence: what is counted
+    what: str  # What is counted, in one sentence
     value: float
     trials: int
     low: float
@@ -26,7 +26,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None without one, False without a trial."""
+        """Return whether the target is met; None without a target, False without a trial."""
         if self.at_most is None and self.at_least is None:
             return None
         if not self.trials:
@@ -62,8 +62,8 @@ def number(name: str, what: str, values: Sequence[float], *, at_most: Bound = No
     count = len(values)
     mean = math.fsum(values) / count if count else 0.0
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / max(1, count - 1))
-    room = Z * spread / math.sqrt(count) if count else 0.0
-    return Figure(name, what, mean, count, mean - room, mean + room, at_most, at_least)
+    margin = Z * spread / math.sqrt(count) if count else 0.0
+    return Figure(name, what, mean, count, mean - margin, mean + margin, at_most, at_least)
 
 
 def interval(hits: int, trials: int) -> tuple[float, float]:
@@ -80,7 +80,7 @@ def interval(hits: int, trials: int) -> tuple[float, float]:
 class RedteamReport:
     figures: tuple[Figure, ...]
     seed: int
-    corpus: dict[str, int]  # Payloads by where they come from
+    corpus: dict[str, int]  # Number of payloads, in all and by class
     judge: str = "simulated"
 
     @property

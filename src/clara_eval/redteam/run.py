@@ -1,4 +1,4 @@
-"""`clara-eval redteam`: attack the product here, and show every figure beside its target."""
+"""The command `clara-eval redteam`: attack the product, and compare every figure with its target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from clara_eval.redteam.simulators import Payload, own_payloads, payloads_in
 
 FEWEST_FILES = 6
 HONEST = Path("bench", "honest")
-"""Independent solutions of small tasks, in a checkout of the repository; the installed package has none."""
+"""Independent solutions of small tasks; only in the repository, not in the installed package."""
 SECTIONS: dict[str, Callable[[Attack, list[Payload]], list[Figure]]] = {
     "injection": lambda run, payloads: asyncio.run(
         measure_injection(payloads[:: max(1, round(1 / min(1.0, run.size)))])
@@ -48,9 +48,9 @@ SECTIONS: dict[str, Callable[[Attack, list[Payload]], list[Figure]]] = {
     ),
     "utility": lambda run, _: placing.measure_utility(run.count(100), run.seed),
     "copies": lambda run, _: (
-        copying.measure_copies(files := _files(run, 60), seed=run.seed) + copying.measure_clones(files)
+        copying.measure_copies(files := _find_files(run, 60), seed=run.seed) + copying.measure_clones(files)
     ),
-    "ordinary": lambda run, _: copying.measure_ordinary(_files(run, 1_000)) + copying.measure_honest(HONEST),
+    "ordinary": lambda run, _: copying.measure_ordinary(_find_files(run, 1_000)) + copying.measure_honest(HONEST),
 }
 LIMITS = (
     "The simulated models show what can reach whom. They cannot show how often a real model is fooled: --judges asks."
@@ -59,11 +59,11 @@ LIMITS = (
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """What a run does. `size` 1 is the usual run; more takes longer and narrows the intervals."""
+    """Options of a run. `size` 1 is the usual run; more takes longer and narrows the intervals."""
 
     sections: Sequence[str] = tuple(SECTIONS)
-    corpora: Sequence[Path] = ()  # Other corpora, instead of ours
-    folders: Sequence[Path] = ()  # Where real files are taken from, instead of this machine's libraries
+    corpora: Sequence[Path] = ()  # Corpora of payloads to use instead of ours
+    folders: Sequence[Path] = ()  # Folders with real programs, instead of the libraries of this machine
     size: float = 1.0
     seed: int = 1
     tell: Callable[[str], None] = field(default=lambda _: None)
@@ -91,7 +91,7 @@ def run_attack(attack: Attack) -> RedteamReport:
     return RedteamReport(tuple(figures), attack.seed, {"payloads": len(payloads), **kinds})
 
 
-def _files(attack: Attack, usual: int) -> list[copying.RealFile]:
+def _find_files(attack: Attack, usual: int) -> list[copying.RealFile]:
     count = max(attack.count(usual), FEWEST_FILES)
     files = copying.real_files(attack.folders or copying.default_folders(), count=count, seed=attack.seed)
     if len(files) < FEWEST_FILES:
@@ -102,7 +102,7 @@ def _files(attack: Attack, usual: int) -> list[copying.RealFile]:
     return files
 
 
-def redteam(  # noqa: PLR0917 - one parameter for each option of the command
+def redteam(  # noqa: PLR0917 - one parameter per option of the command
     corpus: Annotated[list[Path] | None, typer.Option(help="Payloads as JSON lines, instead of ours (repeat).")] = None,
     files: Annotated[list[Path] | None, typer.Option(help="A folder with real programs to disguise (repeat).")] = None,
     only: Annotated[list[str] | None, typer.Option(help=f"Only this section: {', '.join(SECTIONS)} (repeat).")] = None,
@@ -113,7 +113,7 @@ def redteam(  # noqa: PLR0917 - one parameter for each option of the command
     yes: YesToCost = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Attack the evaluation itself: injected words, lies, copies, clones, faults; every figure beside its target."""
+    """Attack the evaluation: injections, false claims, copies, clones, faults; compare with targets."""
     attack = Attack(
         sections=tuple(only or SECTIONS),
         corpora=tuple(corpus or ()),
@@ -126,7 +126,7 @@ def redteam(  # noqa: PLR0917 - one parameter for each option of the command
     if as_json:
         emit_json(report.to_json())
     else:
-        _print(report)
+        _print_report(report)
     raise typer.Exit(0 if report.met else 1)
 
 
@@ -137,19 +137,19 @@ async def _attack_own(judges: str, attack: Attack, count: int, *, yes: bool) -> 
         raise ConfigError(f"{judges!r} names no model.", remedy="Name one as in CLARA_JUDGES; rules cannot be fooled.")
     payloads = load_payloads(attack)
     chosen = payloads[:: max(1, len(payloads) // count)][:count]
-    _tell_cost(settings, models[0], chosen, yes=yes)
+    _confirm_cost(settings, models[0], chosen, yes=yes)
     name = models[0].text
-    with TemporaryDirectory(prefix="clara-redteam-") as folder:  # no answer is kept: an attack is asked anew
-        apart = settings.model_copy(update={"database_url": f"sqlite:///{folder}/answers.db"})
-        async with open_jury(apart, name) as (askers, _):
+    with TemporaryDirectory(prefix="clara-redteam-") as folder:  # answers are not cached for later runs
+        isolated = settings.model_copy(update={"database_url": f"sqlite:///{folder}/answers.db"})
+        async with open_jury(isolated, name) as (askers, _):
             asker = askers[name]
             assert asker is not None, "the jury has a model"
             figures = tuple(replace(figure, section="own judge") for figure in await measure_own(asker, chosen))
     return RedteamReport(figures, attack.seed, {"payloads": len(chosen)}, judge=name)
 
 
-def _tell_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *, yes: bool) -> None:
-    """Print what it will cost at most, before anything is asked."""
+def _confirm_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *, yes: bool) -> None:
+    """Print the highest cost, and ask for consent before the first request."""
     card, prompts = price_cards(settings, [model])[model.text], planned_prompts(chosen)
     tokens = sum(estimated_tokens(prompt.system) + estimated_tokens(prompt.user) for prompt in prompts)
     price = "an unknown price" if card is None else f"at most ${usd(sum(card.worst(prompt) for prompt in prompts))}"
@@ -161,16 +161,16 @@ def _tell_cost(settings: Settings, model: JudgeName, chosen: list[Payload], *, y
     agree_to_cost(yes=yes or card == FREE)
 
 
-def _print(report: RedteamReport) -> None:
+def _print_report(report: RedteamReport) -> None:
     table = Table("", "figure", "measured", "95 %", "target", "trials", box=None, header_style="dim", pad_edge=False)
     for figure in report.figures:
         mark = {True: "[green]ok[/green]", False: "[red]missed[/red]", None: "[dim]–[/dim]"}[figure.met]
         table.add_row(
             mark,
             f"{figure.section}: {figure.name.replace('_', ' ')}",
-            shown(figure, figure.value),
-            f"{shown(figure, figure.low)} … {shown(figure, figure.high)}",
-            target(figure),
+            format_value(figure, figure.value),
+            f"{format_value(figure, figure.low)} … {format_value(figure, figure.high)}",
+            format_target(figure),
             f"{figure.trials:,}",
         )
     screen = console(stderr=False)
@@ -180,12 +180,12 @@ def _print(report: RedteamReport) -> None:
     screen.print(f"[dim]{LIMITS}[/dim]", soft_wrap=True)
 
 
-def shown(figure: Figure, value: float) -> str:
-    """Shares in per cent, other numbers as they are."""
+def format_value(figure: Figure, value: float) -> str:
+    """Format a share in per cent, and any other number with three digits."""
     return f"{100 * value:.2f} %" if "hits" in figure.detail else f"{value:.3g}"
 
 
-def target(figure: Figure) -> str:
+def format_target(figure: Figure) -> str:
     if figure.at_most is not None:
-        return f"≤ {shown(figure, figure.at_most)}"
-    return "report" if figure.at_least is None else f"≥ {shown(figure, figure.at_least)}"
+        return f"≤ {format_value(figure, figure.at_most)}"
+    return "report" if figure.at_least is None else f"≥ {format_value(figure, figure.at_least)}"

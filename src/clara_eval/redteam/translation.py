@@ -1,4 +1,4 @@
-"""Write code: Python as JavaScript, JavaScript as TypeScript, and code that does nothing; the result parses."""
+"""Translate Python to JavaScript and JavaScript to TypeScript; generate code without effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def python_to_javascript(text: str) -> str | None:
 
 
 def typed_javascript(text: str) -> str:
-    """TypeScript: variables and parameters of functions get a type."""
+    """Return TypeScript: variables and parameters get the type `any`."""
     typed = re.sub(r"\b(const|let|var) (\w+) = ", r"\1 \2: any = ", text)
     return re.sub(
         r"(\bfunction\s*\w*\s*)\(([\w\s,]*)\)(\s*\{)",
@@ -49,7 +49,7 @@ def _block(body: list[ast.stmt]) -> list[str]:
 def _lines(node: ast.stmt) -> list[str]:
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            return [f"function {node.name}({_parameters(node.args)}) {{", *_block(_bare(node.body)), "}"]
+            return [f"function {node.name}({_parameters(node.args)}) {{", *_block(_without_docstring(node.body)), "}"]
         case ast.ClassDef():
             return [f"class {node.name} {{", *(f"  {line}" for line in _members(node)), "}"]
         case ast.If():
@@ -65,8 +65,8 @@ def _lines(node: ast.stmt) -> list[str]:
             last = ["} finally {", *_block(node.finalbody), "}"] if node.finalbody else ["}"]
             return ["try {", *_block(node.body), "} catch (e) {", *caught, *last]
         case ast.With() | ast.AsyncWith():
-            held = ", ".join(_expr(item.context_expr) for item in node.items)
-            return [f"using_({held});", "{", *_block(node.body), "}"]
+            managers = ", ".join(_expr(item.context_expr) for item in node.items)
+            return [f"using_({managers});", "{", *_block(node.body), "}"]
         case _:
             simple = _SIMPLE.get(type(node))
             return [f"{simple(node)};" if simple else ";"]
@@ -74,7 +74,7 @@ def _lines(node: ast.stmt) -> list[str]:
 
 def _members(node: ast.ClassDef) -> list[str]:
     lines: list[str] = []
-    for one in _bare(node.body):
+    for one in _without_docstring(node.body):
         written = _lines(one)
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
             written[0] = written[0].removeprefix("function ")
@@ -82,8 +82,7 @@ def _members(node: ast.ClassDef) -> list[str]:
     return lines
 
 
-def _bare(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Without a docstring."""
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     match body:
         case [ast.Expr(ast.Constant(str())), *rest]:
             return rest
@@ -129,8 +128,8 @@ def _loop(node: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> str:
 
 
 def _template(node: ast.JoinedStr) -> str:
-    held = ["${" + _expr(one.value) + "}" for one in node.values if isinstance(one, ast.FormattedValue)]
-    return "`" + "".join(held) + "`"
+    values = ["${" + _expr(one.value) + "}" for one in node.values if isinstance(one, ast.FormattedValue)]
+    return "`" + "".join(values) + "`"
 
 
 def _constant(node: ast.Constant) -> str:
@@ -149,7 +148,7 @@ _SIMPLE: dict[type, Callable[..., str]] = {
     ast.Break: lambda _: "break",
     ast.Continue: lambda _: "continue",
 }
-"""Statements on one line; any other is empty."""
+"""One-line statements; any other becomes an empty statement."""
 _EXPRESSIONS: dict[type, Callable[..., str]] = {
     type(None): lambda _: "",
     ast.Name: lambda node: _NAMES.get(node.id, f"{node.id}_" if node.id in _RESERVED else node.id),
@@ -171,7 +170,7 @@ _EXPRESSIONS: dict[type, Callable[..., str]] = {
     **dict.fromkeys((ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr), lambda node: _expr(node.value)),
     ast.Slice: lambda node: _expr(node.lower) or "0",
 }
-"""Any other expression is null."""
+"""Any other expression becomes `null`."""
 
 
 def junk_function(language: str, rng: random.Random) -> str:

@@ -1,1 +1,1 @@
-"""The service that runs for months: one file for each duty, the loop, the queue, health, alerts."""
+"""The long-running service: the tick and its duties, the queue, health, metrics, alerts and logs."""

@@ -1,6 +1,6 @@
-"""What every duty works with: the options, the tick and its report, and what is due for one challenge.
+"""Decide what is due for a challenge; the options, the tick and the report that all duties share.
 
-Invariant: the chain is the source of truth, and time is the time of its blocks; `due` is pure.
+Invariant: the chain is the source of truth, and deadlines are compared with block time; `due` is pure.
 """
 
 from __future__ import annotations
@@ -33,39 +33,37 @@ from clara_eval.service.metrics import Alert, Alerts, Metrics
 
 _log = structlog.get_logger(__name__)
 FINALIZATION_DELAY = 12 * 3600
-ALARM_SHARE = 0.5  # Share of the scoring window gone without a post: a person should look
-DEEP_SECONDS = 3600  # A post this old is deeper than any reorg that has been seen on a rollup
+ALARM_SHARE = 0.5  # Share of the scoring window that may pass without a post before an alert
+DEEP_SECONDS = 3600  # A post this old is deeper than any known reorg of a rollup
 LAST_TICK = "engine:last-tick"
-OVER = "engine:over:"
-"""Before the address of every challenge for which nothing will be due any more; the value is how it ended."""
+FINISHED = "engine:over:"
+"""Key prefix of the challenges for which nothing will be due again; the value is the final status."""
 Start = Callable[[Challenge], Awaitable[object]]  # Queue the evaluation of a challenge
 Active = Callable[[], Awaitable[frozenset[Address]]]
-"""List the challenges whose evaluation is queued or running in any process."""
+"""Return the challenges whose evaluation is queued or running in any process."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine runs: its intervals and limits."""
-
     tick_cron: str = "*/5 * * * *"
-    tick_seconds: float = 300  # Between ticks; `/healthz` calls the engine stale after three of them
+    tick_seconds: float = 300  # Between ticks; `/healthz` reports the engine as stale after three of them
     beat_seconds: float = 5
-    lease_seconds: float = 30  # After this long without renewal a worker is dead, and its work is taken over
-    poll_seconds: float = 1.0  # How often a worker looks for queued work
-    worker_evaluations: int = 8  # Evaluations at once in one process, each until its post is deep enough in the chain
-    global_evaluations: int = 64  # Evaluations at once in all processes
-    retry_seconds: float = 60  # First pause after a passing failure; it doubles up to `retry_seconds_max`
+    lease_seconds: float = 30  # A worker that does not renew its lease for so long is dead, and its work is taken over
+    poll_seconds: float = 1.0  # Interval at which a worker looks for queued work
+    worker_evaluations: int = 8  # Concurrent evaluations per process, each until its post is confirmed
+    global_evaluations: int = 64  # Concurrent evaluations of all processes
+    retry_seconds: float = 60  # First pause after a temporary failure; it doubles up to `retry_seconds_max`
     retry_seconds_max: float = 1800
-    keep_days: int = 30  # Finished workflow rows older than this are removed
+    keep_days: int = 30  # Finished workflows older than this are deleted
     finalize_seconds: float = 120.0
-    """For this part of a tick, as the next three: what is cut off continues at the next tick."""
+    """Time limit of this part of a tick, as the next three: unfinished work continues at the next tick."""
     publish_seconds: float = 120.0
     measure_seconds: float = 30.0
-    read_seconds: float = 60.0  # For one challenge
+    read_seconds: float = 60.0  # Per challenge
 
     @classmethod
     def ticking(cls, seconds: int) -> Self:
-        """The defaults with a tick every `seconds`, which divide a minute, an hour or a day evenly."""
+        """Return the defaults with a tick every `seconds`, a divisor of a minute, an hour or a day."""
         if seconds < 60:
             return cls(f"*/{seconds} * * * * *", seconds)
         if seconds < 3600:
@@ -79,10 +77,10 @@ DEFAULTS = EngineOptions()
 class DueAction(StrEnum):
     NONE = "none"
     EVALUATE = "evaluate"
-    RECORD = "record"  # Scores are on the chain and the store does not say so
-    RESEND = "resend"  # An earlier key of ours signed the post, and it is not mined: the recorded bytes go out again
+    RECORD = "record"  # Scores are on the chain, but not in the store
+    RESEND = "resend"  # An earlier key of ours signed a post that is not mined: broadcast it again
     FINALIZE = "finalize"
-    CLOSE = "close"  # The contract ended without scores, and the store does not say so
+    CLOSE = "close"  # The contract ended without scores, which is not in the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +93,17 @@ class RecordedChallenge:
     score_posted_at: int
 
     @classmethod
-    @lru_cache(maxsize=16_384)  # more than a tick reads within the written bound of scale: most are as they were
+    @lru_cache(maxsize=16_384)  # more than a tick reads; most rows have not changed
     def read(cls, text: str) -> Self:
-        """Read it from a stored `Summary`, without the texts."""
-        told = json.loads(text)
+        """Parse a stored `Summary`, without its texts."""
+        summary = json.loads(text)
         return cls(
-            Address(told["address"]),
-            to_address(told["evaluator"]),
-            ChallengeStatus[told["chainStatus"].upper()],
-            told["deadline"],
-            told["scoringDeadline"],
-            told["scorePostedAt"] or 0,
+            Address(summary["address"]),
+            to_address(summary["evaluator"]),
+            ChallengeStatus[summary["chainStatus"].upper()],
+            summary["deadline"],
+            summary["scoringDeadline"],
+            summary["scorePostedAt"] or 0,
         )
 
 
@@ -114,23 +112,23 @@ ChallengeState = Challenge | RecordedChallenge
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the store says about earlier work on this challenge."""
+    """What the store has about earlier work on a challenge."""
 
     status: str | None = None
     retry_at: int | None = None  # Wall-clock time of the next attempt, if one is planned
-    is_approved: bool = False  # A person approved the result that waits
-    is_signed: bool = False  # The challenge's evaluator, our present or an earlier key, signed its post in this store
-    posts_at: int | None = None  # When the default of the review that waits is posted, by the chain's clock
-    objections_until: int | None = None  # When the announced result is posted, by the chain's clock
+    is_approved: bool = False  # A person approved the result in review
+    is_signed: bool = False  # The challenge's evaluator, our current or an earlier key, signed a post in this store
+    posts_at: int | None = None  # Block time at which the default of the review is posted
+    objections_until: int | None = None  # Block time at which the announced result is posted
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
     action: DueAction
     why: str
-    window_used: float = 0.0  # Share of the scoring window that is gone, while a post is still missing
+    window_used: float = 0.0  # Share of the scoring window that has passed, while a post is missing
     may_change_unseen: bool = False
-    """The contract can move on without an event, or a reorg can undo it: read it at every tick."""
+    """Read it at every tick: it can change without an event, or a reorg can undo its post."""
 
 
 def due(
@@ -142,7 +140,7 @@ def due(
         action = DueAction.NONE if memory.status in STOPPED_STATES else DueAction.CLOSE
         return Due(action, f"the contract is {challenge.status.name.lower()}")
     if challenge.score_posted_at:
-        return _posted(challenge, memory, chain_now, can_sign=can_sign)
+        return _due_after_post(challenge, memory, chain_now, can_sign=can_sign)
     if chain_now <= challenge.deadline:
         return Due(DueAction.NONE, "submissions are open")
     if challenge.status is ChallengeStatus.OPEN and not can_sign:
@@ -153,7 +151,7 @@ def due(
         is_sent = can_sign and challenge.status is ChallengeStatus.SCORING
         action = DueAction.RESEND if is_sent else DueAction.NONE
         return Due(action, "an earlier key signed its post", used, may_change_unseen=True)
-    if (reason := _held_back(memory, chain_now, wall_now, can_sign=can_sign)) is not None:
+    if (reason := _reason_to_wait(memory, chain_now, wall_now, can_sign=can_sign)) is not None:
         return Due(DueAction.NONE, reason, used)
     return Due(DueAction.EVALUATE, "the deadline has passed and nothing is posted", used)
 
@@ -164,12 +162,12 @@ def due_now(app: App, challenge: ChallengeState, memory: Memory, head: Block) ->
 
 
 def window_used(challenge: ChallengeState, chain_now: int) -> float:
-    """Share of the scoring window that is gone: 0 at the deadline, 1 at the scoring deadline, more after it."""
+    """Return the used share of the scoring window: 0 at the deadline, 1 at the scoring deadline."""
     window = max(1, challenge.scoring_deadline - challenge.deadline)
     return max(0.0, (chain_now - challenge.deadline) / window)
 
 
-def _posted(challenge: ChallengeState, memory: Memory, chain_now: int, *, can_sign: bool) -> Due:
+def _due_after_post(challenge: ChallengeState, memory: Memory, chain_now: int, *, can_sign: bool) -> Due:
     if memory.status != "complete":
         return Due(DueAction.RECORD, "scores are on the chain")
     age = chain_now - challenge.score_posted_at
@@ -178,8 +176,8 @@ def _posted(challenge: ChallengeState, memory: Memory, chain_now: int, *, can_si
     return Due(DueAction.NONE, "posted", may_change_unseen=age < DEEP_SECONDS)
 
 
-def _held_back(memory: Memory, chain_now: int, wall_now: float, *, can_sign: bool) -> str | None:
-    """Return why an evaluation that is due on the chain does not begin now, or None."""
+def _reason_to_wait(memory: Memory, chain_now: int, wall_now: float, *, can_sign: bool) -> str | None:
+    """Return why an evaluation that is due does not start now, or None if it does."""
     posts_at = memory.posts_at if memory.status == "review" else None
     if any(moment is not None and chain_now >= moment for moment in (posts_at, memory.objections_until)):
         return None
@@ -187,7 +185,7 @@ def _held_back(memory: Memory, chain_now: int, wall_now: float, *, can_sign: boo
         return f"it ended as {memory.status}"
     if memory.status == "complete" and not can_sign:
         return "the dry run is complete"
-    is_timed = memory.retry_at is not None and wall_now >= memory.retry_at  # the wait for an objection ends
+    is_timed = memory.retry_at is not None and wall_now >= memory.retry_at  # the time for objections is over
     if memory.status == "review" and not memory.is_approved and not is_timed:
         return "it waits for a person"
     if memory.retry_at is not None and wall_now < memory.retry_at:
@@ -202,7 +200,7 @@ class TickReport:
     head_lag_seconds: float = 0.0
     balance_wei: int | None = None
     posts_left: int | None = None
-    nonce_gap: str | None = None  # The nonces that are missing before signed transactions, in words
+    nonce_gap: str | None = None  # Sentence about nonces that are missing before signed transactions
     statuses: dict[str, int] = field(default_factory=dict)
     started: int = 0
     reviews: int = 0
@@ -233,29 +231,28 @@ class Tick:
     safe: Block
     report: TickReport
     read_again: set[str] = field(default_factory=set)
-    """Challenges to read again at the next tick, whatever their events say."""
-    still_open: set[str] = field(default_factory=set)  # Known challenges whose deadline is ahead, ours or not
-    opened: list[Challenge] = field(default_factory=list)
-    """Our open challenges with entries that were read at this tick."""
+    """Challenges to read at the next tick, even without events."""
+    still_open: set[str] = field(default_factory=set)  # Known challenges before their deadline, of any evaluator
+    opened: list[Challenge] = field(default_factory=list)  # Our open challenges with entries, read at this tick
 
-    async def apart(self, what: str, part: Awaitable[None]) -> None:
+    async def run_isolated(self, what: str, part: Awaitable[None]) -> None:
         """Run a part whose failure must not stop the tick."""
         try:
             await part
         except (ConfigError, StoreDown):
             raise
-        except Exception as bad:  # noqa: BLE001 - the other parts of the tick go on
-            self.failed("tick_part_failed", what, bad, reason_of(bad), part=what)
+        except Exception as bad:  # noqa: BLE001 - the other parts of the tick must run
+            self.add_failure("tick_part_failed", what, bad, reason_of(bad), part=what)
 
-    def failed(self, event: str, about: str, bad: Exception, why: str = "", **facts: str) -> None:
-        """Log a failure, with its traceback if it is none of ours, and put it into the report."""
+    def add_failure(self, event: str, about: str, bad: Exception, why: str = "", **facts: str) -> None:
+        """Log a failure and add it to the report; an unexpected error is logged with its traceback."""
         is_ours = isinstance(bad, (ClaraError, TimeoutError))
         _log.warning(event, **facts, problem=str(bad), exc_info=None if is_ours else bad)
         self.report.problems.append(f"{about}: {why or str(bad) or type(bad).__name__}")
 
     @asynccontextmanager
     async def within(self, seconds: float, what: str) -> AsyncIterator[None]:
-        """Cut the body off after `seconds`, with a problem in the report."""
+        """Cancel the body after `seconds` and note that in the report."""
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -268,7 +265,7 @@ class Tick:
         return [key.removeprefix(prefix) for key in keys]
 
     def watch_deadline(self, challenge: ChallengeState, found: Due) -> None:
-        """Note how near the scoring deadline is while a post is missing, and alert past half of the window."""
+        """Record how near the scoring deadline is while a post is missing; alert after `ALARM_SHARE`."""
         is_missing = challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
         if not found.window_used or not is_missing:
             return
@@ -277,19 +274,19 @@ class Tick:
         self.report.nearest_deadline_seconds = left if nearest is None else min(nearest, left)
         self.report.window_used = max(self.report.window_used, found.window_used)
         if found.window_used >= ALARM_SHARE:
-            gone = f"{100 * found.window_used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
-            self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", gone, challenge.address))
+            used = 100 * found.window_used
+            summary = f"{used:.0f} % of the scoring window is gone and nothing is posted ({found.why})."
+            self.alerts.raise_alert(Alert("DeadlineAtRisk", "critical", summary, challenge.address))
 
-
-async def count(tick: Tick) -> None:
-    app, report = tick.app, tick.report
-    over = {key.removeprefix(OVER): name for key, name in await app.store.items(app.chain_id, OVER)}
-    going = [address for address in await tick.addresses(INDEX) if address not in over]
-    known = await read_many(app.store, app.chain_id, EvalStatus, status_key, going)
-    states = [known[address].status if address in known else "pending" for address in going]
-    report.statuses = dict(Counter([*over.values(), *states]))
-    report.reviews = report.statuses.get("review", 0)
-    month = datetime.fromtimestamp(report.at, UTC).replace(day=1, hour=0, minute=0, second=0)
-    spends = await app.store.spends(since=int(month.timestamp()))
-    settled = (s.reserved_micro_usd if s.settled_micro_usd is None else s.settled_micro_usd for s in spends)
-    report.month_spend_usd = sum(settled) / 1_000_000
+    async def count_statuses(self) -> None:
+        app, report = self.app, self.report
+        finished = {key.removeprefix(FINISHED): name for key, name in await app.store.items(app.chain_id, FINISHED)}
+        others = [address for address in await self.addresses(INDEX) if address not in finished]
+        known = await read_many(app.store, app.chain_id, EvalStatus, status_key, others)
+        states = [known[address].status if address in known else "pending" for address in others]
+        report.statuses = dict(Counter([*finished.values(), *states]))
+        report.reviews = report.statuses.get("review", 0)
+        month = datetime.fromtimestamp(report.at, UTC).replace(day=1, hour=0, minute=0, second=0)
+        spends = await app.store.spends(since=int(month.timestamp()))
+        settled = (s.reserved_micro_usd if s.settled_micro_usd is None else s.settled_micro_usd for s in spends)
+        report.month_spend_usd = sum(settled) / 1_000_000

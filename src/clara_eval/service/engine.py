@@ -1,7 +1,7 @@
-"""The service in one process: ticks, evaluations, takeovers and heartbeats.
+"""One process of the service: ticks, evaluations, takeovers and heartbeats.
 
-Invariant: on SQLite it is the only process; a worker that finds its lease taken stops at once; interrupted work stays
-queued and continues elsewhere.
+Invariant: on SQLite there is only one process; a worker that lost its lease stops at once; interrupted work stays
+queued and continues in another process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from clara_eval.service.attempt_runner import AttemptRunner
 from clara_eval.service.due import EngineOptions, TickReport, read_report, save_report
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alert, AlertName, Alerts, Metrics, ServiceHealth
-from clara_eval.service.queue import Queue, Takeovers, Workflows, interrupt, launched
+from clara_eval.service.queue import Queue, Takeovers, Workflows, cancel_steps, run_dbos
 from clara_eval.service.requests import ServiceRequests
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
@@ -38,22 +38,22 @@ _log = structlog.get_logger(__name__)
 
 @contextmanager
 def only_process(database: Path) -> Iterator[None]:
-    """Hold the lock beside the database; ConfigError if another process holds it."""
-    place = database.with_name(database.name + ".lock")
-    make_private(place)
-    with place.open("a+", encoding="utf-8") as held:
+    """Hold the lock file of the database; ConfigError if another process holds it."""
+    path = database.with_name(database.name + ".lock")
+    make_private(path)
+    with path.open("a+", encoding="utf-8") as lock:
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            held.seek(0)
-            holder = held.read(20).strip() or "unknown"
+            lock.seek(0)
+            holder = lock.read(20).strip() or "unknown"
             raise ConfigError(
                 f"Another clara-eval process (id {holder}) already works with {database}.",
                 remedy="SQLite serves one process: stop the other one, or set CLARA_DATABASE_URL to Postgres.",
             ) from None
-        held.truncate(0)
-        held.write(f"{os.getpid()}\n")
-        held.flush()
+        lock.truncate(0)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
         yield
 
 
@@ -64,8 +64,8 @@ TICK_ALERTS: dict[type[BaseException], AlertName] = {
     Temporary: "ChainUnreachable",
     BaseException: "TicksStale",
 }
-"""By what ended a tick; the first that fits counts."""
-LAGGING_SECONDS = 300
+"""The alert by the error that ended a tick; the first match counts."""
+LAGGING_SECONDS = 300  # Age of the newest block
 Mode = Literal["all", "worker-only", "api-only"]
 
 
@@ -77,41 +77,41 @@ class Engine:
         self.options = options or EngineOptions.ticking(app.settings.tick_seconds)
         self.pulse = ServiceHealth(mode, self.options.tick_seconds)
         self.worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self.lost = asyncio.Event()  # Set when another worker declared this one dead: the process has to end
+        self.lost = asyncio.Event()  # Set when another worker declared this one dead: the process must end
         self.queue = Queue(app, self.options)
         self.requests = ServiceRequests(app, self.queue)
         self._is_alone = is_sqlite(app.settings.database_url)
         self._runner = AttemptRunner(app, self.worker, self.options, metrics, alerts)
         self._takeovers = Takeovers(app.store, self.worker, self.options.lease_seconds, self._is_alone)
         self._started_at = int(time.time())
-        app.sender.notices.append(self._tell_gap)
+        app.sender.notices.append(self._report_gap)
         alerts.leases = app.store
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Engine]:
         async with AsyncExitStack() as stack:
-            url = self.app.settings.database_url
+            app, url = self.app, self.app.settings.database_url
             stack.enter_context(only_process(Path(sqlite_path(url))) if self._is_alone else nullcontext())
-            await self.app.store.take_lease(worker_lease(self.worker), self.worker, self.options.lease_seconds)
+            await app.store.take_lease(worker_lease(self.worker), self.worker, self.options.lease_seconds)
             functions: Workflows = {"evaluate_challenge": self._runner.attempt, "tick": self.tick}
-            works = self.mode != "api-only"
+            is_worker = self.mode != "api-only"
             self.queue.workflows = await stack.enter_async_context(
-                launched(url, self.worker, functions, self.options, listens=works, evaluator=self.app.sender.address)
+                run_dbos(url, self.worker, functions, self.options, listens=is_worker, evaluator=app.sender.address)
             )
-            beating = asyncio.create_task(self._beat())
-            stack.push_async_callback(self._stop, beating)
-            if works:
+            heartbeat = asyncio.create_task(self._beat())
+            stack.push_async_callback(self._stop, heartbeat)
+            if is_worker:
                 await self.queue.start_ticks(self.worker)
             _log.info("engine_started", worker=self.worker, mode=self.mode)
             yield self
 
-    async def _stop(self, beating: asyncio.Task[None]) -> None:
-        beating.cancel()
+    async def _stop(self, heartbeat: asyncio.Task[None]) -> None:
+        heartbeat.cancel()
         with suppress(asyncio.CancelledError):
-            await beating
-        await interrupt()
+            await heartbeat
+        await cancel_steps()
         with suppress(Temporary):
-            # Given back, so that others need not wait for it to run out.
+            # Released, so that other workers need not wait until it expires.
             await self.app.store.drop_lease(worker_lease(self.worker), self.worker)
         _log.info("engine_stopped", worker=self.worker)
 
@@ -123,37 +123,38 @@ class Engine:
             )
             await save_report(self.app, report)
             await self._take_over()
-            await self.queue.clean()
-        except Exception as bad:  # noqa: BLE001 - a tick that breaks is reported like one that fails
-            return await self._tick_failed(bad, time.monotonic() - started)
-        self._show(report)
+            await self.queue.delete_old_workflows()
+        except Exception as bad:  # noqa: BLE001 - a bug is reported like any other failure of a tick
+            return await self._report_failed_tick(bad, time.monotonic() - started)
+        self._apply_report(report)
         if report.head_lag_seconds > LAGGING_SECONDS:
-            old = f"The node's newest block is {report.head_lag_seconds / 60:.0f} minutes old."
-            self.alerts.raise_alert(Alert("HeadLagging", "warning", old))
+            summary = f"The node's newest block is {report.head_lag_seconds / 60:.0f} minutes old."
+            self.alerts.raise_alert(Alert("HeadLagging", "warning", summary))
         self.metrics.ticks.labels("good").inc()
         self.metrics.tick_seconds.observe(time.monotonic() - started)
         _log.info("tick_ended", started=report.started, problems=len(report.problems), block=report.head_block)
         return {"started": report.started}
 
-    async def _tick_failed(self, bad: Exception, seconds: float) -> dict[str, Any]:
+    async def _report_failed_tick(self, bad: Exception, seconds: float) -> dict[str, Any]:
         self.metrics.ticks.labels("failed").inc()
         self.metrics.tick_seconds.observe(seconds)
         known = gravest(bad)
         name = next(alert for kind, alert in TICK_ALERTS.items() if isinstance(known, kind))
         if name in {"ChainUnreachable", "DatabaseUnavailable"}:
-            self.metrics.rpc_up.set(name == "DatabaseUnavailable")  # a tick asks the node first
-        said = str(known) if isinstance(known, ClaraError) else f"A tick ended unexpectedly ({type(known).__name__})."
-        self.pulse.ticked(said)
-        _log.error("tick_failed", problem=said, exc_info=None if isinstance(known, ClaraError) else bad)
-        self.alerts.raise_alert(Alert(name, "critical", said))
-        return {"problem": said}
+            self.metrics.rpc_up.set(name == "DatabaseUnavailable")  # a tick reads from the node first
+        is_ours = isinstance(known, ClaraError)
+        problem = str(known) if is_ours else f"A tick ended unexpectedly ({type(known).__name__})."
+        self.pulse.ticked(problem)
+        _log.error("tick_failed", problem=problem, exc_info=None if is_ours else bad)
+        self.alerts.raise_alert(Alert(name, "critical", problem))
+        return {"problem": problem}
 
-    async def _tell_gap(self, words: str) -> None:
-        self.pulse.wallet_problem = words
-        self.alerts.raise_alert(Alert("NonceGap", "warning", words))
+    async def _report_gap(self, problem: str) -> None:
+        self.pulse.wallet_problem = problem
+        self.alerts.raise_alert(Alert("NonceGap", "warning", problem))
 
-    def _show(self, report: TickReport) -> None:
-        """Show a tick of any process; one from before our start updates metrics but not health."""
+    def _apply_report(self, report: TickReport) -> None:
+        """Publish a report of any process; one from before our start updates metrics but not health."""
         if report.at >= self._started_at:
             self.pulse.ticked(None)
             self.pulse.wallet_problem = report.nonce_gap
@@ -173,12 +174,12 @@ class Engine:
         self.metrics.takeovers.inc(taken)
         if taken:
             pieces = f"{taken} piece{'s' if taken > 1 else ''} of work"
-            words = f"{self.worker} took over {pieces} from a worker that stopped."
-            self.alerts.raise_alert(Alert("WorkerLost", "warning", words))
+            summary = f"{self.worker} took over {pieces} from a worker that stopped."
+            self.alerts.raise_alert(Alert("WorkerLost", "warning", summary))
 
     async def _beat(self) -> None:
-        """Show that the loop runs, renew the worker's lease, and look for dead workers between ticks."""
-        looked, seen = time.monotonic(), 0
+        """Report that the event loop runs, renew the worker's lease, and take over from dead workers."""
+        looked_at, shown_at = time.monotonic(), 0
         while not self.lost.is_set():
             expected = time.monotonic() + self.options.beat_seconds
             await asyncio.sleep(self.options.beat_seconds)
@@ -189,18 +190,18 @@ class Engine:
                 lease = worker_lease(self.worker)
                 if not await self.app.store.take_lease(lease, self.worker, self.options.lease_seconds):
                     _log.error("worker_declared_dead", worker=self.worker)
-                    words = f"{self.worker} was declared dead and stops."
-                    self.alerts.raise_alert(Alert("WorkerLost", "critical", words))
+                    summary = f"{self.worker} was declared dead and stops."
+                    self.alerts.raise_alert(Alert("WorkerLost", "critical", summary))
                     self.lost.set()
-                    await interrupt()
+                    await cancel_steps()
                 report = await read_report(self.app)
-                if report is not None and report.at > seen:
-                    seen = report.at
-                    self._show(report)
-                if self.mode != "api-only" and time.monotonic() - looked > self.options.lease_seconds / 2:
-                    looked = time.monotonic()
+                if report is not None and report.at > shown_at:
+                    shown_at = report.at
+                    self._apply_report(report)
+                if self.mode != "api-only" and time.monotonic() - looked_at > self.options.lease_seconds / 2:
+                    looked_at = time.monotonic()
                     await self._take_over()
             except ClaraError as bad:
                 _log.warning("beat_failed", problem=str(bad))
-            except Exception as bad:  # noqa: BLE001 - whatever it is, the lease has to be renewed
+            except Exception as bad:  # noqa: BLE001 - after any error the lease must still be renewed
                 _log.error("beat_failed", problem=type(bad).__name__, exc_info=bad)

@@ -1,6 +1,6 @@
-"""Log one event a line on standard error, without secrets.
+"""Log one event per line to standard error, without secrets.
 
-Invariant: known secrets, credentials and queries of URLs, and values under secret names never leave the process.
+Invariant: known secrets, credentials and queries of URLs, and values under secret names are never logged.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SECRET_NAMES = {
     *("private_key", "raw", "secret", "signature", "x_api_key"),
 }
 _NOISY = ("aiohttp.access", "dbos", "httpx2", "mcp", "sse_starlette", "uvicorn", "web3")
-_SHORTEST_SECRET = 6
-_MOST_REPEATS = 20  # Of one log line of a library in a minute
-_QUIET_SECONDS = 300  # Between ticks without problems that a terminal shows
+_SHORTEST_SECRET = 6  # Characters; replacing shorter ones would garble ordinary text
+_MAX_REPEATS = 20  # Records per minute from one line of a library
+_QUIET_SECONDS = 300  # A terminal shows a tick without problems this often
 _CONSOLE = structlog.dev.ConsoleRenderer(timestamp_key="timestamp", pad_event_to=24)
 _URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<rest>[^\s\"']*)", re.IGNORECASE)
 _HOST = re.compile(r"(?:(?:[A-Za-z0-9-]+\.)+[A-Za-z0-9-]+|localhost|\[[0-9a-fA-F:]+\])(?::\d+)?")
 _LONG_HEX = re.compile(r"0x[0-9a-fA-F]{40,}")
-_FOR_PROGRAMS = frozenset(("worker", "workflow"))
-_KEY_HEX = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
+_NOT_ON_TERMINAL = frozenset(("worker", "workflow"))
+_API_KEY = re.compile(r"(?<![0-9a-fA-F])(?:sk-[A-Za-z0-9_-]{16,}|Bearer\s+\S+)")
 
 
-def _without_secrets(url: re.Match[str]) -> str:
-    """Keep scheme and host; a password with @ or / in it leaves several candidates for the host."""
+def _strip_credentials(url: re.Match[str]) -> str:
+    """Keep scheme and host of a URL; a password with @ or / leaves several candidates for the host."""
     hosts = [re.split(r"[/?#]", part, maxsplit=1)[0] for part in url["rest"].split("@")]
     plain = hosts[-1] if len(hosts) < 3 else HIDDEN
     return url["scheme"] + next((host for host in reversed(hosts) if _HOST.fullmatch(host)), plain)
@@ -47,19 +47,19 @@ def _without_secrets(url: re.Match[str]) -> str:
 class Redaction:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
-        # Longest first: a secret that contains another is hidden whole.
+        # Longest first: a secret that contains another is hidden completely.
         self._secrets = sorted(long_enough, key=len, reverse=True)
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
-        return {name: self._value(name, value) for name, value in event.items()}
+        return {name: self._redact(name, value) for name, value in event.items()}
 
-    def _value(self, name: str, value: object) -> object:
+    def _redact(self, name: str, value: object) -> object:
         if name.lower().replace("-", "_") in _SECRET_NAMES:
             return HIDDEN
         if isinstance(value, dict):
-            return {str(key): self._value(str(key), inner) for key, inner in value.items()}
+            return {str(key): self._redact(str(key), inner) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [self._value(name, inner) for inner in value]
+            return [self._redact(name, inner) for inner in value]
         if value is None or isinstance(value, bool | int | float):
             return value
         return self.text(str(value))
@@ -67,41 +67,41 @@ class Redaction:
     def text(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
-        text = _KEY_HEX.sub(HIDDEN, text)
-        return _URL.sub(_without_secrets, text)
+        text = _API_KEY.sub(HIDDEN, text)
+        return _URL.sub(_strip_credentials, text)
 
 
-class Repeats(logging.Filter):
-    """Limit each log line of a library to a few a minute; the next one tells how many were left out."""
+class RepeatFilter(logging.Filter):
+    """Limit the records from one line of a library per minute; the next one counts what was dropped."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[tuple[str, int], tuple[float, int]] = {}
+        self._counts: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.startswith("clara_eval") or isinstance(record.msg, dict):
             return True
-        place, now = (record.pathname, record.lineno), time.monotonic()
-        since, count = self._said.get(place, (now, 0))
+        line, now = (record.pathname, record.lineno), time.monotonic()
+        since, count = self._counts.get(line, (now, 0))
         if now - since >= 60:
-            if count > _MOST_REPEATS:
-                record.msg = f"{record.msg} [and {count - _MOST_REPEATS} more times before]"
+            if count > _MAX_REPEATS:
+                record.msg = f"{record.msg} [and {count - _MAX_REPEATS} more times before]"
             since, count = now, 0
-        self._said[place] = (since, count + 1)
-        return count < _MOST_REPEATS
+        self._counts[line] = (since, count + 1)
+        return count < _MAX_REPEATS
 
 
 def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: IO[str] | None = None) -> None:
-    """Send our events and the libraries' records through one chain of processors."""
+    """Format and redact our events and the records of libraries in one chain of processors."""
     out = stream or sys.stderr
-    renderer: Processor = _for_people if out.isatty() else JSONRenderer(sort_keys=True)
+    renderer: Processor = _render_for_terminal if out.isatty() else JSONRenderer(sort_keys=True)
     shared: list[Processor] = [
         *([QuietTicks()] if out.isatty() else []),
         merge_contextvars,
         add_log_level,
         TimeStamper(fmt="iso", utc=True),
         StackInfoRenderer(),
-        # Local variables may hold secrets that no rule here knows.
+        # Local variables may contain secrets that the redaction does not know.
         ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
         Redaction(secrets),
     ]
@@ -117,7 +117,7 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
             foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
         )
     )
-    handler.addFilter(Repeats())
+    handler.addFilter(RepeatFilter())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
@@ -126,29 +126,29 @@ def configure_logs(*, level: str = "INFO", secrets: Iterable[str] = (), stream: 
 
 
 class QuietTicks:
-    """On a terminal, show a tick without problems only once in a while."""
+    """On a terminal, drop ticks without problems within `_QUIET_SECONDS`."""
 
-    _told = float("-inf")
+    _shown_at = float("-inf")
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         if event.get("event") == "tick_ended" and not event.get("problems"):
-            if time.monotonic() - self._told < _QUIET_SECONDS:
+            if time.monotonic() - self._shown_at < _QUIET_SECONDS:
                 raise structlog.DropEvent
-            self._told = time.monotonic()
+            self._shown_at = time.monotonic()
         return event
 
 
-def _for_people(logger: object, method: str, event: EventDict) -> str:
-    """Render an event for a terminal: words for names, the time of day, short addresses."""
-    told = {
+def _render_for_terminal(logger: object, method: str, event: EventDict) -> str:
+    """Render an event for a terminal: readable names, the time of day, short addresses."""
+    shown = {
         name: _LONG_HEX.sub(lambda found: short(found.group()), value) if isinstance(value, str) else value
         for name, value in event.items()
-        if name not in _FOR_PROGRAMS and value != {}
+        if name not in _NOT_ON_TERMINAL and value != {}
     }
-    if told.get("about") == told.get("challenge"):
-        told.pop("about", None)
+    if shown.get("about") == shown.get("challenge"):
+        shown.pop("about", None)
     if isinstance(moment := event.get("timestamp"), str):
-        told["timestamp"] = moment[11:19]
+        shown["timestamp"] = moment[11:19]
     if str(event.get("event")).replace("_", "").isalnum():
-        told["event"] = str(event["event"]).replace("_", " ").capitalize()
-    return _CONSOLE(logger, method, told)
+        shown["event"] = str(event["event"]).replace("_", " ").capitalize()
+    return _CONSOLE(logger, method, shown)

@@ -1,6 +1,6 @@
-"""One tick: act on what is due, and run the small duties (wallet, publication, feedback, boards).
+"""Run one tick: act on what is due, then run the other duties (wallet, publication, feedback, boards).
 
-Invariant: a failure about one challenge is a problem of the report and stops no other; a transaction that does not land
+Invariant: a failure of one challenge is listed in the report and blocks no other; a transaction that is not mined
 delays no evaluation, because finalizing comes after the other actions.
 """
 
@@ -21,7 +21,7 @@ from clara_eval.challenges.calls import finalize
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError, Stalled
 from clara_eval.core.tasks import gather_or_raise
-from clara_eval.service.due import DEFAULTS, Active, Due, DueAction, EngineOptions, Start, Tick, TickReport, count
+from clara_eval.service.due import DEFAULTS, Active, Due, DueAction, EngineOptions, Start, Tick, TickReport
 from clara_eval.service.metrics import STALLED_ALERTS, Alert, Alerts, Metrics
 from clara_eval.service.record import record_claims, record_end, record_post, record_results, resend_post
 from clara_eval.service.survey import Found, Survey, discover, save_changes
@@ -29,11 +29,10 @@ from clara_eval.store.leases import Busy
 
 _log = structlog.get_logger(__name__)
 Duty = Callable[[Tick], Awaitable[None]]
-FINALIZED_AT_ONCE = 16  # The wallet signs one after the other; most of the time passes while transactions are mined
-_LOW_POSTS = 20  # More than one post with many winners costs
-MOST_RUNS, MOST_OF_ONE = 20, 10
-"""New measurements in a tick, and of them in one challenge: neither a flood nor a board delays an evaluation."""
-MOST_WAITING = 100  # of the challenges with entries left over; others wait for their next entry
+FINALIZED_AT_ONCE = 16  # Concurrent finalizations: signing is sequential, but most of the time is spent mining
+_LOW_POSTS = 20  # The balance is low below this many posts; a post with many winners costs several
+MAX_RUNS, MAX_RUNS_PER_CHALLENGE = 20, 10  # New measurements per tick: open boards must not delay evaluations
+MAX_WAITING = 100  # Challenges with unmeasured entries to read again at the next tick; others wait for a new entry
 
 
 async def watch_balance(tick: Tick) -> None:
@@ -47,7 +46,7 @@ async def watch_balance(tick: Tick) -> None:
 
 
 async def fill_nonces(tick: Tick) -> None:
-    """Fill nonces that are missing before signed transactions, also while nothing is to be sent."""
+    """Fill missing nonces before signed transactions, even if there is nothing to send."""
     app = tick.app
     gap = await app.sender.find_gap()
     if gap is None:
@@ -65,11 +64,11 @@ async def finalize_challenge(tick: Tick, challenge: Challenge) -> None:
 
 
 async def publish_results(tick: Tick) -> None:
-    """Publish posted results at every place that lacks them: one that was down, or that is new."""
+    """Publish posted results to every target that lacks them: one that was down, or is new."""
     failed = [
-        f"{told.address}: not published at {told.place}: {told.problem}"
-        async for told in publish_missing(tick.app, tick.options.publish_seconds)
-        if told.error is not None and not isinstance(told.error, (Busy, NotTried))
+        f"{attempt.address}: not published at {attempt.place}: {attempt.problem}"
+        async for attempt in publish_missing(tick.app, tick.options.publish_seconds)
+        if attempt.error is not None and not isinstance(attempt.error, (Busy, NotTried))
     ]
     if failed:
         tick.report.problems += failed
@@ -83,17 +82,17 @@ async def give_feedback(tick: Tick) -> None:
 
 
 async def measure_entries(tick: Tick) -> None:
-    runs, pending, waiting = MOST_RUNS, list(tick.opened), list[str]()
+    runs, pending, waiting = MAX_RUNS, list(tick.opened), list[str]()
     async with tick.within(tick.options.measure_seconds, "Measuring the entries of open challenges"):
         while pending and runs > 0:
             done, is_left, address = 0, False, pending[0].address
             try:
-                done, is_left = await measure_open(tick.app, pending[0], tick.head, min(runs, MOST_OF_ONE))
-            except ClaraError as bad:  # no engine for its language, for example: the evaluation says so when it is due
+                done, is_left = await measure_open(tick.app, pending[0], tick.head, min(runs, MAX_RUNS_PER_CHALLENGE))
+            except ClaraError as bad:  # such as a missing engine, which the evaluation reports when it is due
                 _log.warning("board_not_measured", challenge=address, problem=str(bad))
             runs, waiting = runs - done, [*waiting, *([address] if is_left else [])]
             del pending[0]
-    tick.read_again.update([*waiting, *(one.address for one in pending)][:MOST_WAITING])
+    tick.read_again.update([*waiting, *(one.address for one in pending)][:MAX_WAITING])
 
 
 async def start_evaluation(tick: Tick, challenge: Challenge) -> None:
@@ -120,10 +119,10 @@ async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
             if isinstance(bad, Stalled):
                 alert = Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), challenge.address)
                 tick.alerts.raise_alert(alert)
-            tick.failed("action_failed", challenge.address, bad, action=found.action.value)
+            tick.add_failure("action_failed", challenge.address, bad, action=found.action.value)
 
 
-async def idle() -> frozenset[Address]:
+async def no_active() -> frozenset[Address]:
     return frozenset()
 
 
@@ -133,21 +132,21 @@ async def run_tick(
     metrics: Metrics,
     start: Start,
     *,
-    active: Active = idle,
+    active: Active = no_active,
     options: EngineOptions = DEFAULTS,
 ) -> TickReport:
-    """Run every duty once. Raises what stops the whole tick, such as a node that does not answer."""
+    """Run every duty once. Raises errors that stop the whole tick, such as a node that does not respond."""
     head = await app.chain.blocks.head()
     report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
     safe = await app.chain.blocks.safe_block()
     tick = Tick(app, alerts, metrics, start, active, options, head, safe, report)
     for name, duty in FIRST_DUTIES.items():
-        await tick.apart(name, duty(tick))
+        await tick.run_isolated(name, duty(tick))
     await act_on_due(tick)
     for name, duty in LAST_DUTIES.items():
-        await tick.apart(name, duty(tick))
+        await tick.run_isolated(name, duty(tick))
     await save_changes(tick)
-    await count(tick)
+    await tick.count_statuses()
     return report
 
 
@@ -164,7 +163,7 @@ async def act_on_due(tick: Tick) -> None:
             elif not survey.is_active(challenge, found):
                 await act(tick, challenge, found)
 
-    # What is cut off continues with the same nonce.
+    # A finalization that is cut off continues with its nonce at the next tick.
     async with tick.within(tick.options.finalize_seconds, "Finalizing"):
         await gather_or_raise((act(tick, *one) for one in final), FINALIZED_AT_ONCE)
 

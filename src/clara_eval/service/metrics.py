@@ -1,4 +1,4 @@
-"""What one process tells: Prometheus metrics, health, alerts, OpenTelemetry spans (extra `telemetry`).
+"""Prometheus metrics, health, alerts and OpenTelemetry spans (extra `telemetry`) of one process.
 
 Invariant: no prompt, answer or submission is in a span. A gauge without a value yet is NaN; a counter that an alert
 watches starts at 0.
@@ -28,20 +28,20 @@ from clara_eval.core.version import __version__
 from clara_eval.judge.port import PaidAnswer
 from clara_eval.store.sql_store import Leases
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # ships no types for it
+disable_created_metrics()  # type: ignore[no-untyped-call] # it has no types
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-_MINUTES = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
+_LONG_SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 AlertName = Literal[
     "BalanceLow", "BudgetReached", "ChainUnreachable", "DatabaseUnavailable", "DeadlineAtRisk", "DiscoveryFailing",
     "EvaluationFailed", "EvaluationStuck", "GasCapReached", "HeadLagging", "JudgeBiased", "NonceGap", "NoncesLost",
     "PostedByAnother", "PostedLate", "PublicationFailing", "ResourcesShort", "ReviewWaiting", "SettingsWrong",
     "TicksStale", "TransactionUnknown", "Unscorable", "WorkerLost",
 ]  # fmt: skip
-"""All alerts of the webhook; Prometheus has them too, and two that no webhook can send."""
+"""All alerts of the webhook; the Prometheus rules have them too, and two that no webhook can send."""
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10
-_MOST_REMEMBERED = 10_000
-REPEAT_SECONDS = 3600
+_MAX_REMEMBERED = 10_000
+REPEAT_SECONDS = 3600  # An alert is not sent again within this time
 STALLED_ALERTS: dict[str, AlertName] = {
     "balance": "BalanceLow",
     "gas_cap": "GasCapReached",
@@ -51,7 +51,7 @@ STALLED_ALERTS: dict[str, AlertName] = {
 Severity = Literal["warning", "critical"]
 BEAT_STALE_SECONDS = 30.0
 TICKS_MISSED = 3
-_QUICK = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
+_SHORT_SECONDS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120)
 _SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
@@ -76,17 +76,17 @@ class Metrics:
             "reviews": gauge("review_queue", "Evaluations that wait for a person."),
             "month_spend_usd": gauge("month_spend_usd", "Spent or reserved this month."),
         }
-        """By the fields of the last tick's report."""
+        """Gauges by the field of the last tick's report that they show."""
         self.rpc_up = gauge("rpc_up", "1 while a node answers, 0 while none does.")
         self.ticks = counter("ticks_total", "Ticks by result.", ["result"])
-        self.tick_seconds = histogram("tick_seconds", "Duration of a tick.", buckets=_QUICK)
+        self.tick_seconds = histogram("tick_seconds", "Duration of a tick.", buckets=_SHORT_SECONDS)
         self.loop_beat_at = gauge("loop_beat_timestamp_seconds", "Last heartbeat of the event loop.")
         self.loop_lag = gauge("loop_lag_seconds", "How late the event loop's heartbeat was.")
 
         self.evaluations = counter("evaluations_total", "Ended evaluations by outcome.", ["outcome"])
         self.evaluation_listeners: list[Callable[[str, str, float], None]] = []
-        """Told the challenge, the outcome and the seconds of every attempt that ends."""
-        self.evaluation_seconds = histogram("evaluation_seconds", "Duration of an evaluation.", buckets=_MINUTES)
+        """Called with the challenge, outcome and seconds of every ended attempt."""
+        self.evaluation_seconds = histogram("evaluation_seconds", "Duration of an evaluation.", buckets=_LONG_SECONDS)
         self.running = gauge("evaluations_running", "Evaluations running in this process.")
         self.challenges = gauge("challenges", "Challenges by evaluation status.", ["status"])
         self.window_left_at_post = histogram(
@@ -101,7 +101,7 @@ class Metrics:
         self.llm_calls = counter("llm_calls_total", "Requests to models by result.", ["llm", "purpose", "result"])
         self.llm_tokens = counter("llm_tokens_total", "Tokens by direction.", ["llm", "direction"])
         self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, where the price is known.", ["llm"])
-        self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", ["llm"], buckets=_QUICK)
+        self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", ["llm"], buckets=_SHORT_SECONDS)
         self.month_budget = gauge("month_budget_usd", "The month's cap; 0 where there is none.")
 
         self.transactions = counter("transactions_total", "Transactions sent, by outcome.", ["intention", "outcome"])
@@ -169,7 +169,7 @@ class ServiceHealth:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert; `name` is a section of docs/operations.md."""
+    """An alert; docs/operations.md has a section for each `name`."""
 
     name: AlertName
     severity: Severity
@@ -182,7 +182,7 @@ class Alert:
 class Webhook:
     url: str
     secret: str | None
-    pauses: tuple[float, ...] = (1, 5, 30, 120)  # Seconds between attempts; one attempt more than pauses
+    pauses: tuple[float, ...] = (1, 5, 30, 120)  # Seconds between attempts; there is one more attempt than pauses
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
@@ -195,16 +195,16 @@ class Alerts:
     _webhook: Webhook | None = None
     _: KW_ONLY
     clock: Callable[[], float] = time.time
-    leases: Leases | None = None  # Shared by all workers: an alert that one of them sent is not sent by another
+    leases: Leases | None = None  # Shared by all workers, so that only one sends an alert
     _sent: dict[tuple[str, str | None], float] = field(default_factory=dict)
     _deliveries: set[asyncio.Task[None]] = field(default_factory=set)
 
     def raise_alert(self, alert: Alert) -> bool:
-        """Log, count and deliver the alert; False if it was raised within `REPEAT_SECONDS`."""
+        """Log, count and send the alert; False if it was already raised within `REPEAT_SECONDS`."""
         key, now = (alert.name, alert.challenge), self.clock()
         if now - self._sent.get(key, float("-inf")) < REPEAT_SECONDS:
             return False
-        if len(self._sent) >= _MOST_REMEMBERED:
+        if len(self._sent) >= _MAX_REMEMBERED:
             self._sent.clear()
         self._sent[key] = now
         log = _log.warning if alert.severity == "warning" else _log.error
@@ -230,7 +230,7 @@ class Alerts:
         if not await self._is_first(alert):
             return
         for number, pause in enumerate((*webhook.pauses, None)):
-            problem = await self._attempt(webhook, body)
+            problem = await self._send(webhook, body)
             if problem is None:
                 return
             _log.warning("webhook_refused", alert=alert.name, attempt=number + 1, problem=problem)
@@ -240,18 +240,18 @@ class Alerts:
         _log.error("webhook_given_up", alert=alert.name)
 
     async def _is_first(self, alert: Alert) -> bool:
-        """Whether no worker sent this alert within `REPEAT_SECONDS`; a store that is away never holds one back."""
+        """Return whether no worker sent this alert within `REPEAT_SECONDS`; True if the store is down."""
         if self.leases is None:
             return True
         name = f"alert:{alert.name}:{alert.challenge or ''}"
         try:
             return await self.leases.take_lease(name, uuid.uuid4().hex, REPEAT_SECONDS)
-        except Exception as bad:  # noqa: BLE001 - rather twice than never
+        except Exception as bad:  # noqa: BLE001 - a repeated alert is better than none
             _log.warning("alert_may_repeat", alert=alert.name, problem=str(bad))
             return True
 
-    async def _attempt(self, webhook: Webhook, body: bytes) -> str | None:
-        """Return None if it was taken, else the problem; the URL may hold a key and is never named."""
+    async def _send(self, webhook: Webhook, body: bytes) -> str | None:
+        """Return None if it was accepted, else the problem without the URL, which may contain a key."""
         timestamp = int(self.clock())
         headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
         if webhook.secret:
@@ -260,19 +260,19 @@ class Alerts:
         try:
             async with (
                 aiohttp.ClientSession(timeout=limit) as session,
-                session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as answer,
+                session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as response,
             ):
-                return None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
+                return None if 200 <= response.status < 300 else f"HTTP {response.status}"
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as bad:
             return type(bad).__name__
 
 
 _FAILED = frozenset({"rate_limited", "unanswered", "failed", "refused", "bug", "reverted", "temporary", "settings"})
-"""Results of calls and outcomes of evaluations that are errors."""
+"""Results of calls and outcomes of evaluations that mark a span as an error."""
 
 
 class Telemetry:
-    """A tracer of its own: nothing global is touched."""
+    """Export spans with a private tracer; the global one is not changed."""
 
     def __init__(self, url: str, version: str, chain_id: int) -> None:
         require("telemetry", "CLARA_OTLP_URL")
@@ -286,18 +286,18 @@ class Telemetry:
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=10)))
         self._tracer = self._provider.get_tracer("clara_eval", version)
 
-    def called(self, llm: str, purpose: str, result: str, seconds: float) -> None:
+    def record_call(self, llm: str, purpose: str, result: str, seconds: float) -> None:
         provider, _, model = llm.partition("@")[0].partition(":")
         facts = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": provider, "gen_ai.request.model": model}
-        self._ended(f"chat {model}", seconds, result, {**facts, "clara.purpose": purpose})
+        self._add_span(f"chat {model}", seconds, result, {**facts, "clara.purpose": purpose})
 
-    def evaluated(self, challenge: str, outcome: str, seconds: float) -> None:
-        self._ended("evaluate", seconds, outcome, {"clara.challenge": challenge}, event=True)
+    def record_evaluation(self, challenge: str, outcome: str, seconds: float) -> None:
+        self._add_span("evaluate", seconds, outcome, {"clara.challenge": challenge}, event=True)
 
     def close(self) -> None:
         self._provider.shutdown()
 
-    def _ended(self, name: str, seconds: float, result: str, facts: dict[str, str], *, event: bool = False) -> None:
+    def _add_span(self, name: str, seconds: float, result: str, facts: dict[str, str], *, event: bool = False) -> None:
         from opentelemetry.trace import Status, StatusCode
 
         end = time.time_ns()
@@ -312,7 +312,7 @@ class Telemetry:
 
 
 def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
-    """Count every call and answer of the app; the function returned sends the last spans."""
+    """Count every model call and answer of the app; return a function that sends the last spans."""
     url = app.settings.otlp_url
     telemetry = Telemetry(url, __version__, app.chain_id) if url else None
 
@@ -325,15 +325,15 @@ def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
 
     def count_call(llm: str, purpose: str, result: str, seconds: float) -> None:
         metrics.llm_seconds.labels(llm).observe(seconds)
-        # Answers are counted when they are saved, in batches too; a call without an answer only here.
+        # Answers are counted when they are saved; only calls without an answer are counted here.
         if result in {"rate_limited", "unanswered", "failed", "refused"}:
             metrics.llm_calls.labels(llm, purpose, result).inc()
         if telemetry is not None:
-            telemetry.called(llm, purpose, result, seconds)
+            telemetry.record_call(llm, purpose, result, seconds)
 
     app.store.answer_listeners.append(count_answer)
     app.models.watch = count_call
     if telemetry is None:
         return partial(asyncio.sleep, 0)
-    metrics.evaluation_listeners.append(telemetry.evaluated)
+    metrics.evaluation_listeners.append(telemetry.record_evaluation)
     return partial(asyncio.to_thread, telemetry.close)

@@ -1,7 +1,7 @@
-"""The queue of evaluations and ticks on DBOS: launch it, queue, and take over from dead workers.
+"""Queue evaluations and ticks on DBOS, and take over the work of dead workers.
 
-Invariant: an attempt is queued at most once, and the earliest scoring deadline comes first; taking a worker's lease
-proves that it is dead and keeps other workers from taking over at the same time.
+Invariant: an attempt is queued at most once, and the earliest scoring deadline runs first; taking a worker's expired
+lease proves that it is dead and stops other workers from taking over too.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from clara_eval.store.sql_store import DATABASE, QUEUE_CONNECTIONS, Leases
 
 _log = structlog.get_logger(__name__)
 APPLICATION_VERSION = "1"
-"""Of the workflows' shape, not of the package: it changes only when running workflows could not be continued."""
+"""Version of the workflow format: it changes only if stored workflows could not be continued."""
 _ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
-_EPOCH = 1_577_836_800  # 2020: priorities are minutes since then, and fit DBOS's range for four thousand years
-_CLEANED_AT_ONCE = 500
-EVALUATIONS = "evaluations"  # Prefix of a queue; without an evaluator's address it holds what an earlier version queued
+_EPOCH = 1_577_836_800  # 2020-01-01: a priority is the scoring deadline in minutes since then, at most 2**31 - 1
+_DELETED_AT_ONCE = 500
+EVALUATIONS = "evaluations"  # Prefix of queue names; the bare name was the queue of an earlier version
 TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 Workflows = dict[str, Workflow]
-_apart: set[asyncio.Task[object]] = set()  # Bodies of steps that run now, in this process
-_running: set[str] = set()  # Ids of workflows whose function runs now, in this process
+_step_tasks: set[asyncio.Task[object]] = set()  # Running step bodies of this process
+_running: set[str] = set()  # Ids of the workflows that run in this process
 T = TypeVar("T")
 
 
-def evaluations_of(evaluator: str) -> str:
-    """Name the queue of one key's evaluations: processes of two keys may share a database."""
+def evaluation_queue(evaluator: str) -> str:
+    """Return the queue name of an evaluator: processes with different keys may share a database."""
     return f"{EVALUATIONS}:{evaluator}"
 
 
-async def answered(call: Awaitable[T]) -> T:
-    """Await a call to DBOS, which retries for ever; StoreDown if its database does not answer."""
+async def call_dbos(call: Awaitable[T]) -> T:
+    """Await a DBOS call with a timeout, since DBOS retries forever; StoreDown if its database is down."""
     try:
         async with asyncio.timeout(DATABASE.longest_seconds):
             return await call
@@ -67,10 +67,10 @@ async def answered(call: Awaitable[T]) -> T:
 
 
 class JsonSerializer(Serializer):
-    """Plain JSON, which runs no code on reading: a datetime is ISO text, an error its class and message."""
+    """Serialize as JSON, never pickle: a datetime as ISO text, an error as its class and message."""
 
     def serialize(self, data: object) -> str:
-        return json.dumps(data, default=_plain, separators=(",", ":"))
+        return json.dumps(data, default=_encode, separators=(",", ":"))
 
     def deserialize(self, serialized_data: str) -> object:
         found = json.loads(serialized_data)
@@ -82,7 +82,7 @@ class JsonSerializer(Serializer):
         return "clara_json"
 
 
-def _plain(value: object) -> object:
+def _encode(value: object) -> object:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, BaseException):
@@ -91,7 +91,7 @@ def _plain(value: object) -> object:
 
 
 def system_url(database_url: str) -> str:
-    """The database of DBOS: a second file beside SQLite, its own schema inside Postgres."""
+    """Return the URL of the DBOS database: a second SQLite file, or its own schema in Postgres."""
     if not is_sqlite(database_url):
         return database_url.replace("postgres://", "postgresql://", 1)
     path = Path(sqlite_path(database_url)).absolute()
@@ -99,7 +99,7 @@ def system_url(database_url: str) -> str:
 
 
 def sqlite_engine(url: str) -> sqlalchemy.Engine:
-    """Open the SQLite file of DBOS: a step takes 3 ms instead of 20, and survives kill -9."""
+    """Open the SQLite file of DBOS in WAL mode: a step takes 3 ms instead of 20, and survives kill -9."""
     make_private(Path(sqlite_path(url)))
     engine = sqlalchemy.create_engine(url)
 
@@ -113,10 +113,10 @@ def sqlite_engine(url: str) -> sqlalchemy.Engine:
 
 
 @asynccontextmanager
-async def launched(
+async def run_dbos(
     url: str, worker: str, workflows: Workflows, options: EngineOptions, *, listens: bool = True, evaluator: str = ""
 ) -> AsyncIterator[Workflows]:
-    """Run DBOS on this event loop and yield the workflows by name. Without `listens` it only queues."""
+    """Run DBOS on this event loop and yield the workflows by name; without `listens` it only queues."""
     url = system_url(url)
     engine = sqlite_engine(url) if is_sqlite(url) else None
     config: DBOSConfig = {
@@ -132,11 +132,11 @@ async def launched(
         "scheduler_polling_interval_sec": 30.0,
     }
     DBOS(config=config)
-    logger = logging.getLogger("dbos")  # it writes to ours
+    logger = logging.getLogger("dbos")  # its records go through our handlers
     logger.handlers.clear()
     logger.propagate = True
-    registered = {name: DBOS.workflow(name=name)(_in_one_step(run)) for name, run in workflows.items()}
-    queues = [EVALUATIONS, evaluations_of(evaluator), TICKS]
+    registered = {name: DBOS.workflow(name=name)(_as_one_step(run)) for name, run in workflows.items()}
+    queues = [EVALUATIONS, evaluation_queue(evaluator), TICKS]
     DBOS.listen_queues(queues if listens else [])
     try:
         _launch(url)
@@ -150,8 +150,8 @@ async def launched(
             )
         yield registered
     finally:
-        await interrupt()
-        # DBOS replaced the loop's executor, and takes its own along.
+        await cancel_steps()
+        # DBOS replaced the executor of the loop and shuts its own down.
         loop, fresh = asyncio.get_running_loop(), ThreadPoolExecutor(thread_name_prefix="clara-")
         await loop.run_in_executor(fresh, lambda: DBOS.destroy(destroy_registry=True))
         loop.set_default_executor(fresh)
@@ -160,7 +160,7 @@ async def launched(
 
 
 def _launch(url: str) -> None:
-    """Launch DBOS; ConfigError if its file is damaged, StoreDown if its database does not answer."""
+    """Launch DBOS; ConfigError if its file is damaged, StoreDown if its database is down."""
     try:
         DBOS.launch()
     except sqlalchemy.exc.DatabaseError as bad:
@@ -175,18 +175,18 @@ def _launch(url: str) -> None:
         ) from bad
 
 
-def _in_one_step(run: Workflow) -> Workflow:
-    """Wrap `run` as a workflow of one step with its name; outside DBOS's context it may queue workflows."""
+def _as_one_step(run: Workflow) -> Workflow:
+    """Wrap `run` as a one-step workflow; it runs outside the DBOS context, so it may queue workflows."""
 
     async def workflow(*args: object) -> object:
         async def body() -> object:
             task = asyncio.get_running_loop().create_task(run(*args), context=contextvars.Context())
-            _apart.add(task)
+            _step_tasks.add(task)
             try:
                 return await task
             finally:
                 task.cancel()
-                _apart.discard(task)
+                _step_tasks.discard(task)
 
         name = DBOS.workflow_id or ""
         _running.add(name)
@@ -198,14 +198,14 @@ def _in_one_step(run: Workflow) -> Workflow:
     return workflow
 
 
-async def interrupt() -> None:
-    """Cancel the running steps: their workflows stay pending and are taken over."""
-    tasks = list(_apart)
+async def cancel_steps() -> None:
+    """Cancel the running steps; their workflows stay pending and are taken over."""
+    tasks = list(_step_tasks)
     for task in tasks:
         task.cancel()
     if tasks:
         await asyncio.wait(tasks, timeout=10)
-        await asyncio.sleep(0.05)  # the workflows around them need a turn of the loop to notice
+        await asyncio.sleep(0.05)  # the enclosing workflows need an iteration of the loop to notice
 
 
 @dataclass(slots=True)
@@ -218,35 +218,35 @@ class Queue:
         app, address = self.app, challenge.address
         attempts = await read_attempts(app.store, app.chain_id, address)
         name = workflow_id(app.chain_id, address, attempts.number)
-        known = await answered(DBOS.get_workflow_status_async(name))
+        known = await call_dbos(DBOS.get_workflow_status_async(name))
         if known is not None and self._is_active(known):
             return name
         if known is not None:
-            # Queued by another version, or ended without its memory, as after a lost database: the next number goes on.
-            await answered(DBOS.cancel_workflow_async(name))
+            # Queued by another version, or it ended and the attempts were lost with a database: use the next number.
+            await call_dbos(DBOS.cancel_workflow_async(name))
             attempts = attempts.after(None, failed=False)
             await save_attempts(app.store, app.chain_id, address, attempts)
             name = workflow_id(app.chain_id, address, attempts.number)
         priority = max(1, (challenge.scoring_deadline - _EPOCH) // 60)
-        queue, workflow = evaluations_of(challenge.evaluator), self.workflows["evaluate_challenge"]
+        queue, workflow = evaluation_queue(challenge.evaluator), self.workflows["evaluate_challenge"]
         with SetWorkflowID(name), SetEnqueueOptions(priority=min(priority, 2**31 - 1)):
-            await answered(DBOS.enqueue_workflow_async(queue, workflow, address, attempts.number))
+            await call_dbos(DBOS.enqueue_workflow_async(queue, workflow, address, attempts.number))
         _log.info("evaluation_queued", challenge=address, workflow=name)
         return name
 
     async def active(self) -> frozenset[Address]:
-        before = f"evaluate:{self.app.chain_id}:"
-        found = await _workflows(status=sorted(_ACTIVE), workflow_id_prefix=before)
+        prefix = f"evaluate:{self.app.chain_id}:"
+        found = await _list_workflows(status=sorted(_ACTIVE), workflow_id_prefix=prefix)
         active = (one.workflow_id for one in found if self._is_active(one))
-        return frozenset(Address(name.removeprefix(before).partition(":")[0]) for name in active)
+        return frozenset(Address(name.removeprefix(prefix).partition(":")[0]) for name in active)
 
     def _is_active(self, found: WorkflowStatus) -> bool:
-        """Whether it runs, or waits in a queue from which this version is served."""
+        """Return whether it runs, or waits in a queue that this version serves."""
         is_served = (str(found.queue_name).partition(":")[0], found.app_version) == (EVALUATIONS, APPLICATION_VERSION)
         return found.status == "PENDING" or (found.status in _ACTIVE and is_served)
 
     async def start_ticks(self, worker: str) -> None:
-        """Queue a tick now, and from now on by the clock."""
+        """Queue a tick now, and schedule the next ones."""
         schedule: ScheduleInput = {
             "schedule_name": "tick",
             "workflow_fn": self.workflows["tick"],
@@ -256,39 +256,39 @@ class Queue:
         }
         await DBOS.apply_schedules_async([schedule])
         with SetWorkflowID(f"tick:{worker}:{uuid.uuid4().hex[:8]}"):
-            await answered(DBOS.enqueue_workflow_async(TICKS, self.workflows["tick"], None, None))
+            await call_dbos(DBOS.enqueue_workflow_async(TICKS, self.workflows["tick"], None, None))
 
-    async def clean(self) -> None:
+    async def delete_old_workflows(self) -> None:
         before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - self.options.keep_days * 86400))
         ended = ["SUCCESS", "ERROR", "CANCELLED"]
-        old = await _workflows(status=ended, completed_before=before, limit=_CLEANED_AT_ONCE)
+        old = await _list_workflows(status=ended, completed_before=before, limit=_DELETED_AT_ONCE)
         if old:
-            await answered(DBOS.delete_workflows_async([found.workflow_id for found in old]))
+            await call_dbos(DBOS.delete_workflows_async([found.workflow_id for found in old]))
 
 
-async def _workflows(**wanted: Any) -> list[WorkflowStatus]:
-    return await answered(DBOS.list_workflows_async(**wanted, load_input=False, load_output=False))
+async def _list_workflows(**filters: Any) -> list[WorkflowStatus]:
+    return await call_dbos(DBOS.list_workflows_async(**filters, load_input=False, load_output=False))
 
 
 @dataclass(slots=True)
 class Takeovers:
-    """Puts abandoned work back into its queue: of dead workers, and ours that does not run here."""
+    """Put abandoned work back into its queue: of dead workers, and our own that does not run."""
 
     leases: Leases
     worker: str
     lease_seconds: float
-    is_alone: bool  # This is the only process there can be: every other worker is dead, whatever its lease says
+    is_alone: bool  # On SQLite there is one process: every other worker is dead, even if its lease is valid
     clock: Callable[[], float] = time.monotonic
     _idle_since: dict[str, float] = field(default_factory=dict)
 
     async def put_back(self) -> int:
-        """Return how many workflows were put back."""
-        pending, now = await _workflows(status="PENDING"), self.clock()
+        """Put abandoned workflows back and return their number."""
+        pending, now = await _list_workflows(status="PENDING"), self.clock()
         idle = [
             one.workflow_id for one in pending if one.executor_id == self.worker and one.workflow_id not in _running
         ]
         self._idle_since = {name: self._idle_since.get(name, now) for name in idle}
-        # A workflow that was just given to us is about to start; one that just ended is about to be recorded.
+        # Not at once: a workflow may be about to start here, or its end about to be recorded.
         lost = {name for name, since in self._idle_since.items() if now - since >= self.lease_seconds / 2}
         for name in lost:
             del self._idle_since[name]
@@ -302,9 +302,9 @@ class Takeovers:
 
 
 async def _put_back(pending: WorkflowStatus) -> int:
-    current = await answered(DBOS.get_workflow_status_async(pending.workflow_id))
+    current = await call_dbos(DBOS.get_workflow_status_async(pending.workflow_id))
     if current is None or (current.status, current.executor_id) != ("PENDING", pending.executor_id):
         return 0
-    await answered(DBOS.resume_workflow_async(pending.workflow_id, queue_name=current.queue_name))
+    await call_dbos(DBOS.resume_workflow_async(pending.workflow_id, queue_name=current.queue_name))
     _log.warning("workflow_taken_over", workflow=pending.workflow_id, owner=pending.executor_id)
     return 1

@@ -1,4 +1,4 @@
-"""Record what the chain decided: posts, endings without scores, results of agents, claims."""
+"""Record what happened on the chain: posts, endings without scores, results, claims."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from clara_eval.service.metrics import Metrics
 from clara_eval.store.sql_store import PublicKeys
 
 _log = structlog.get_logger(__name__)
-RECORDED = "engine:recorded:"  # Before the address of every challenge whose result is recorded for good
-UNCLAIMED = "engine:unclaimed"  # Every challenge with prizes left, and the last block that was read for it
+RECORDED = "engine:recorded:"  # Key prefix of every challenge whose final result is recorded
+UNCLAIMED = "engine:unclaimed"  # Key of the challenges with unclaimed prizes, and the last block read for each
 _RESULTS_AT_ONCE = 20
-_CLAIMS_AT_ONCE = 100  # Challenges in one question for claims
+_CLAIMS_AT_ONCE = 100  # Challenges per request for claims
 
 
 async def record_post(tick: Tick, challenge: Challenge) -> None:
@@ -41,8 +41,8 @@ async def record_post(tick: Tick, challenge: Challenge) -> None:
     _log.info("post_recognised", posted_by=by)
 
 
-async def show_posted(app: App, metrics: Metrics, challenge: Challenge) -> float | None:
-    """Update the index right after our post and return the share of the window left, None if no node answers."""
+async def index_own_post(app: App, metrics: Metrics, challenge: Challenge) -> float | None:
+    """Update the index after our post; return the share of the window left, None if no node responds."""
     try:
         now = await look_at_challenge(app.chain, challenge.address)
     except Temporary as bad:
@@ -63,7 +63,7 @@ async def record_end(tick: Tick, challenge: Challenge) -> None:
 
 
 async def resend_post(tick: Tick, challenge: Challenge) -> None:
-    """Broadcast again what an earlier key signed. Raises Temporary always: the post is not mined yet."""
+    """Broadcast again what an earlier key signed. Always raises Temporary: the post is not mined yet."""
     store, chain = tick.app.store, tick.app.chain
     count = await send_again(chain, store, challenge.evaluator, partial(is_still_current, store, chain))
     raise Temporary(
@@ -81,31 +81,31 @@ async def record_results(tick: Tick) -> None:
     index = await read_many(app.store, app.chain_id, Summary, index_key, waiting)
     closed = {to_address(a): one for a, one in index.items() if one.deadline < safe.timestamp}
     known = await known_results(app.store, app.chain_id, closed)
-    over = {address for address in closed if address in known and known[address].isOver}
-    for address in over:
+    finished = {address for address in closed if address in known and known[address].isOver}
+    for address in finished:
         await _watch_claims(tick, address, known[address], closed[address].scorePostedAt)
         await app.store.put(app.chain_id, RECORDED + address, "")
-    missing = [a for a, summary in closed.items() if a not in over and _has_news(known.get(a), summary)]
+    missing = [a for a, summary in closed.items() if a not in finished and _has_changed(known.get(a), summary)]
     for address in missing[:_RESULTS_AT_ONCE]:
         try:
             async with asyncio.timeout(tick.options.read_seconds):
                 result = await record_result(app.store, app.chain, address, safe)
-            if _has_news(result, closed[address]):  # as after advanceToScoring, which emits no event
+            if _has_changed(result, closed[address]):  # for example by advanceToScoring, which emits no event
                 tick.read_again.add(address)
         except (ClaraError, TimeoutError) as bad:
             _log.warning("result_not_recorded", challenge=address, problem=str(bad))
             tick.report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
 
 
-def _has_news(result: RoundResult | None, summary: Summary) -> bool:
-    """Whether the challenge was seen in another state than the one that is written down."""
+def _has_changed(result: RoundResult | None, summary: Summary) -> bool:
+    """Return whether the challenge was seen in another state than the recorded one."""
     if result is None:
         return True
     return result.chainStatus != summary.chainStatus or bool(result.winners) != bool(summary.scorePostedAt)
 
 
 async def record_result(store: PublicKeys, chain: EthereumChain, address: Address, block: Block) -> RoundResult | None:
-    """Write the result down as it is at `block`; None while submissions are open there."""
+    """Store the result as of `block` and return it; None while submissions are open at that block."""
     challenge = await chain.challenges.challenge_at(address, block)
     if challenge.status is ChallengeStatus.OPEN and block.timestamp <= challenge.deadline:
         return None
@@ -140,11 +140,11 @@ def result_pairs(address: str, result: RoundResult) -> list[tuple[str, str]]:
 
 
 async def _watch_claims(tick: Tick, address: Address, result: RoundResult, posted_at: int | None) -> None:
-    """Look for claims of this challenge from its post on, if it is one that pays."""
+    """Start to read claims of this challenge from its post on, if it pays prizes."""
     store, chain = tick.app.store, tick.app.chain
     if result.chainStatus != "finalized" or not result.winners or not posted_at:
         return
-    unclaimed = await _unclaimed(store, chain.chain_id)
+    unclaimed = await _read_unclaimed(store, chain.chain_id)
     if address not in unclaimed:
         claims = PrizeClaims(winners=len(result.winners))
         unclaimed[address] = (await chain.blocks.first_block_at(posted_at, tick.safe)).number - 1
@@ -155,22 +155,22 @@ async def _watch_claims(tick: Tick, address: Address, result: RoundResult, poste
 async def record_claims(tick: Tick) -> None:
     store, chain, safe = tick.app.store, tick.app.chain, tick.safe
     async with tick.within(tick.options.read_seconds, "Reading old claims"):
-        unclaimed = await _unclaimed(store, chain.chain_id)
+        unclaimed = await _read_unclaimed(store, chain.chain_id)
         for upto in sorted({block for block in unclaimed.values() if block < safe.number}):
-            together = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
-            for start in range(0, len(together), _CLAIMS_AT_ONCE):
-                some = together[start : start + _CLAIMS_AT_ONCE]
-                async for found, block in chain.events.prizes_claimed(some, upto + 1, safe):
-                    await _keep_claims(store, chain.chain_id, found, dict.fromkeys(some, block))
+            addresses = [Address(address) for address, read_upto in unclaimed.items() if read_upto == upto]
+            for start in range(0, len(addresses), _CLAIMS_AT_ONCE):
+                batch = addresses[start : start + _CLAIMS_AT_ONCE]
+                async for found, block in chain.events.prizes_claimed(batch, upto + 1, safe):
+                    await _save_claims(store, chain.chain_id, found, dict.fromkeys(batch, block))
 
 
-async def _unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:
+async def _read_unclaimed(store: PublicKeys, chain_id: int) -> dict[str, int]:
     return dict(json.loads(await store.get(chain_id, UNCLAIMED) or "{}"))
 
 
-async def _keep_claims(store: PublicKeys, chain_id: int, found: Sequence[NewClaim], upto: dict[Address, int]) -> None:
-    """Keep a page of claims together with how far it is read."""
-    before = await _unclaimed(store, chain_id)
+async def _save_claims(store: PublicKeys, chain_id: int, found: Sequence[NewClaim], upto: dict[Address, int]) -> None:
+    """Store a page of claims together with the last block that was read."""
+    before = await _read_unclaimed(store, chain_id)
     known = before | {address: block for address, block in upto.items() if address in before}
     pairs: list[tuple[str, str]] = []
     for address in dict.fromkeys(claim.challenge for claim in found):

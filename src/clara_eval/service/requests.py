@@ -1,4 +1,4 @@
-"""What interfaces may ask of the service: evaluate now, follow a decision or ruling, take a harness or an objection."""
+"""Requests of the interfaces to the service: evaluations, review decisions, rulings, objections."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ServiceRequests:
     queue: Queue
 
     async def request(self, address: Address) -> str:
-        """Queue an evaluation now and return the id of its workflow. Raises NotYet if none is due."""
+        """Queue an evaluation now and return its workflow id; NotYet if none is due."""
         app = self.app
         await check_known(app, address)
         challenge = await look_at_challenge(app.chain, address)
@@ -58,11 +58,11 @@ class ServiceRequests:
         await self.queue.enqueue(await look_at_challenge(self.app.chain, address))
 
     async def reveal(self, address: Address, document: str, signature: str) -> str:
-        """Take a hidden harness that its poster reveals, and return the hash it was committed by."""
+        """Accept a hidden harness that its poster reveals, and return the hash that was committed."""
         await check_known(self.app, address)
         return await reveal_harness(self.app, address, document, signature)
 
     async def object(self, address: Address, about: str, reason: str, signature: str) -> Objection:
-        """Take a submitter's objection to an announced result: the only hook of objections in the service."""
+        """Accept a submitter's objection to an announced result."""
         await check_known(self.app, address)
         return await object_to_draft(self.app.store, self.app.chain, address, about, reason, signature)

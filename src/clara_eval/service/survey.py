@@ -1,8 +1,8 @@
-"""Find new challenges by the factory's events, and what is due: of those that changed or are due by the recorded state.
+"""Discover new challenges, and read those that changed or are due by their recorded state.
 
-Invariant: the checkpoint of discovery moves only after a page is kept, and steps back if its block was replaced: no
-event is lost. A challenge that cannot be read is a problem of the report and stops no other; it is listed again at the
-next tick, as is one whose events are not deep yet.
+Invariant: the checkpoint of discovery moves only after a page is stored, and steps back after a reorg: no event
+is lost. A challenge that cannot be read is listed in the report and blocks no other; it is read again at the next tick,
+as is one whose events are not final yet.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
 from clara_eval.documents.results import FINAL_STATES, Created, EvalStatus
 from clara_eval.documents.store_keys import INDEX, created_key, index_key, status_key
-from clara_eval.service.due import OVER, ChallengeState, Due, DueAction, Memory, RecordedChallenge, Tick, due_now
+from clara_eval.service.due import FINISHED, ChallengeState, Due, DueAction, Memory, RecordedChallenge, Tick, due_now
 from clara_eval.service.metrics import Alert
 from clara_eval.store.sql_store import SignedTransactions
 
 _log = structlog.get_logger(__name__)
-ANNOUNCED = "engine:announced:"  # Before the address of every challenge that the factory announced, readable or not
-PLACE = "engine:changes"  # Up to which safe block events are read, and the challenges to read again
+ANNOUNCED = "engine:announced:"  # Key prefix of every challenge that the factory created, readable or not
+CHANGES = "engine:changes"  # Key of the last safe block whose events were read, and of the challenges to read again
 LONGEST_GAP_BLOCKS = 50_000
-"""About a day of Base: after a longer pause reading every challenge costs less than reading every event."""
+"""About a day on Base: after a longer gap it is cheaper to read every challenge than every event."""
 
 STEP_BACK_BLOCKS = 1_000
-"""How far a reorg sends the reader back: far beyond any seen on a rollup, and cheap to read again."""
-_AT_ONCE = 8
-READ_TOGETHER = 25  # Challenges in one batch of requests: more than this and one node's answer grows past a megabyte
-_TOGETHER_SECONDS = 10.0  # For one batch; a challenge that makes its node slow is then read alone
+"""Blocks to read again after a reorg: far more than any known reorg of a rollup, and cheap."""
+_READS_AT_ONCE = 8
+READ_TOGETHER = 25  # Challenges per batch of requests: the response of a larger batch can exceed a megabyte
+_TOGETHER_SECONDS = 10.0  # Timeout of a batch; after it each challenge is read alone
 _KEYS = (index_key, status_key, attempts_key)
 Found = tuple[Challenge, Due]
 Keep = Callable[[NewChallenge], Awaitable[None]]
@@ -68,13 +68,13 @@ async def discover(tick: Tick) -> None:
 async def find_challenges(
     events: ChallengeEvents, store: SignedTransactions, factory: Address, first_block: int, keep: Keep
 ) -> int:
-    """Hand every challenge created since the last call to `keep`; return how many."""
+    """Call `keep` for every challenge created since the last call; return their number."""
     blocks = events.blocks
     name = f"challenges:{blocks.rpc.chain_id}:{factory}"
-    first, last, place = first_block, await blocks.safe_block(), await store.checkpoint(name)
-    if place is not None:
-        is_replaced = place.number <= last.number and not await blocks.is_canonical(place)
-        first = max(first_block, place.number - STEP_BACK_BLOCKS) if is_replaced else place.number + 1
+    first, last, checkpoint = first_block, await blocks.safe_block(), await store.checkpoint(name)
+    if checkpoint is not None:
+        is_replaced = checkpoint.number <= last.number and not await blocks.is_canonical(checkpoint)
+        first = max(first_block, checkpoint.number - STEP_BACK_BLOCKS) if is_replaced else checkpoint.number + 1
     kept = 0
     async for announced, upto in events.challenges_created(factory, first, last):
         for new in announced:
@@ -85,50 +85,49 @@ async def find_challenges(
 
 
 async def save_changes(tick: Tick) -> None:
-    place = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
-    await tick.app.store.put(tick.app.chain_id, PLACE, plain_json(place))
+    progress = {"block": tick.safe.number, "hash": tick.safe.hash, "again": sorted(tick.read_again)}
+    await tick.app.store.put(tick.app.chain_id, CHANGES, plain_json(progress))
 
 
 @dataclass(slots=True)
 class Survey:
-    """The challenges to read at this tick, and those already decided by their recorded state."""
+    """Select the challenges to read at this tick; the others are decided by their recorded state."""
 
     tick: Tick
     active: frozenset[Address] = frozenset()
     changed: set[str] | None = None
-    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
-    texts: dict[str, str] = field(default_factory=dict)  # Summary, status and attempts of every challenge, as stored
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_READS_AT_ONCE))
+    texts: dict[str, str] = field(default_factory=dict)  # Stored summaries, statuses and attempts, by key
 
     async def run(self) -> AsyncIterator[list[Found]]:
-        await self.tick.apart("events", self._ask_for_changes())
+        await self.tick.run_isolated("events", self._read_changes())
         self.active = await self.tick.active()
-        for addresses in await self._to_read():
+        for addresses in await self._select_challenges():
             groups = [addresses[start : start + READ_TOGETHER] for start in range(0, len(addresses), READ_TOGETHER)]
-            found = [one for group in groups for one in await self._read(group)]
+            found = [one for group in groups for one in await self._read_group(group)]
             yield sorted(found, key=lambda one: one[0].scoring_deadline)
 
-    async def _ask_for_changes(self) -> None:
+    async def _read_changes(self) -> None:
         tick, chain, head = self.tick, self.tick.app.chain, self.tick.head
         async with asyncio.timeout(tick.options.read_seconds):
-            text = await tick.app.store.get(tick.app.chain_id, PLACE)
-            place = json.loads(text) if text else None
-            if place is None or head.number - place["block"] > LONGEST_GAP_BLOCKS:
+            text = await tick.app.store.get(tick.app.chain_id, CHANGES)
+            progress = json.loads(text) if text else None
+            if progress is None or head.number - progress["block"] > LONGEST_GAP_BLOCKS:
                 return
-            last = Checkpoint(place["block"], place["hash"])
+            last = Checkpoint(progress["block"], progress["hash"])
             if last.number <= head.number and not await chain.blocks.is_canonical(last):
                 return
             first = min(last.number, tick.safe.number) + 1
-            self.changed = {*place["again"], *await chain.events.challenges_with_events(first, head)}
+            self.changed = {*progress["again"], *await chain.events.challenges_with_events(first, head)}
         tick.read_again.update(self.changed)
 
-    async def _to_read(self) -> tuple[list[Address], list[Address]]:
+    async def _select_challenges(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
-        over = set(await tick.addresses(OVER))
+        finished = set(await tick.addresses(FINISHED))
         known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
-        waiting = [to_address(name) for name in known if name not in over]
+        waiting = [to_address(name) for name in known if name not in finished]
         self.texts = await app.store.get_many(app.chain_id, [key(a) for a in waiting for key in _KEYS])
-        ours: list[Address] = []
-        others: list[Address] = []
+        ours, others = list[Address](), list[Address]()
         for address in waiting:
             try:
                 text = self.texts.get(index_key(address))
@@ -138,28 +137,28 @@ class Survey:
                 if state is None or await self._must_read(state):
                     (ours if state is None or state.evaluator == app.evaluator else others).append(address)
             except Exception as bad:  # noqa: BLE001 - one broken row must not hide the other challenges
-                self._fail(address, bad)
+                self._add_failure(address, bad)
         return ours, others
 
-    def _status(self, address: Address) -> EvalStatus | None:
+    def _stored_status(self, address: Address) -> EvalStatus | None:
         text = self.texts.get(status_key(address))
         return EvalStatus.model_validate_json(text) if text else None
 
-    def _fail(self, address: Address, bad: Exception) -> None:
-        self.tick.failed("challenge_not_read", address, bad, challenge=address)
+    def _add_failure(self, address: Address, bad: Exception) -> None:
+        self.tick.add_failure("challenge_not_read", address, bad, challenge=address)
         self.tick.read_again.add(address)
 
     async def _must_read(self, state: RecordedChallenge) -> bool:
-        """Whether the recorded state is too old to decide by, or something is due by it."""
+        """Return whether the recorded state may be outdated, or something is due by it."""
         if self.changed is None or state.address in self.changed:
             return True
         if state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline:
-            return False  # whatever is remembered of it
-        memory = await self._memory(state)
+            return False
+        memory = await self._read_memory(state)
         is_ended = state.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
         is_others = state.evaluator != self.tick.app.evaluator and not memory.is_signed
         if is_ended and (memory.status in FINAL_STATES or is_others):
-            await self.tick.app.store.put(self.tick.app.chain_id, OVER + state.address, memory.status or "pending")
+            await self.tick.app.store.put(self.tick.app.chain_id, FINISHED + state.address, memory.status or "pending")
             return False
         found = due_now(self.tick.app, state, memory, self.tick.head)
         if found.may_change_unseen or (found.action is not DueAction.NONE and not self.is_active(state, found)):
@@ -170,9 +169,9 @@ class Survey:
     def is_active(self, challenge: ChallengeState, found: Due) -> bool:
         return found.action is DueAction.EVALUATE and challenge.address in self.active
 
-    async def _memory(self, challenge: ChallengeState) -> Memory:
+    async def _read_memory(self, challenge: ChallengeState) -> Memory:
         app, address = self.tick.app, challenge.address
-        status = self._status(address)
+        status = self._stored_status(address)
         state = status.status if status else None
         if status is not None and await is_to_try_again(app.store, app.chain_id, address, status):
             state = None
@@ -187,8 +186,8 @@ class Survey:
         until = status.objectionsUntil if status else None
         return Memory(state, attempts.retry_at, is_approved, is_signed, review.posts_at if review else None, until)
 
-    async def _read(self, group: Sequence[Address]) -> list[Found]:
-        """Read the challenges in one batch; each alone if that fails, so that one fails for itself."""
+    async def _read_group(self, group: Sequence[Address]) -> list[Found]:
+        """Read the challenges in one batch; if that fails read each alone, so that a failure stays alone."""
         tick, app, is_alone = self.tick, self.tick.app, len(group) == 1
         seconds = tick.options.read_seconds
         try:
@@ -200,12 +199,12 @@ class Survey:
             raise
         except Exception as bad:  # noqa: BLE001 - one failing challenge must not hide the others
             if is_alone:
-                self._fail(group[0], bad)
+                self._add_failure(group[0], bad)
                 return []
             _log.info("challenges_read_one_by_one", count=len(group), problem=reason_of(bad))
-        return [found for alone in await asyncio.gather(*(self._read([one]) for one in group)) for found in alone]
+        return [found for alone in await asyncio.gather(*(self._read_group([one]) for one in group)) for found in alone]
 
     async def _decide(self, challenge: Challenge) -> Due:
-        status = self._status(challenge.address)
+        status = self._stored_status(challenge.address)
         await save_summary(self.tick.app.store, challenge, status.postedBy if status else None)
-        return due_now(self.tick.app, challenge, await self._memory(challenge), self.tick.head)
+        return due_now(self.tick.app, challenge, await self._read_memory(challenge), self.tick.head)

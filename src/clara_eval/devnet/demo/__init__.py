@@ -1,1 +1,1 @@
-"""A realistic round on a local chain: posted, submitted, judged, paid and verified; only the money is not real."""
+"""A realistic round on a local chain, from escrow to verified trace; only the money is not real."""

@@ -1,4 +1,4 @@
-"""Run a challenge from escrow to claimed prizes on a local chain, and verify its trace, as an operator would."""
+"""Run a challenge on a local chain from escrow to claimed prizes, and verify its trace."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from clara_eval.harness import Machine, MissingEngine
 from clara_eval.store.trace_archive import stream_trace
 
 FINALIZATION_DELAY = 12 * HOUR
-ACCOUNTS = 16  # Owner, poster, evaluator, and one for every agent
+ACCOUNTS = 16  # Owner, poster, evaluator and 13 agents
 Tell = Callable[[str, str], None]  # Called with the name of a stage and one sentence about what happened
 
 
@@ -58,13 +58,13 @@ def local_settings(chain: LocalChain, database: Path, trace_dir: Path) -> Settin
 
 
 async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus], None] | None = None) -> DemoResult:
-    """Run the lifecycle on a node and store of its own; every claim it makes is checked on chain."""
-    with tempfile.TemporaryDirectory(prefix="clara-demo-") as place:
+    """Run the lifecycle on a temporary node and store; results are checked on the chain."""
+    with tempfile.TemporaryDirectory(prefix="clara-demo-") as folder:
         async with local_chain(AnvilOptions(accounts=ACCOUNTS)) as chain:
             tell("chain", f"a local node answers at {chain.rpc_url}, contracts are deployed")
-            settings = local_settings(chain, Path(place) / "store.db", trace_dir)
+            settings = local_settings(chain, Path(folder) / "store.db", trace_dir)
             async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
-                story = story_for(app.machine, tell)
+                story = choose_story(app.machine, tell)
                 posted = await post_round(chain, story=story)
                 tell("challenge", f"{posted} is posted: 500 USDC for the best three, config committed by hash")
                 round_ = await submit_round(chain, posted, story)
@@ -73,8 +73,8 @@ async def run_demo(trace_dir: Path, tell: Tell, listener: Callable[[EvalStatus],
                 return await _judge_and_pay(app, chain, round_, tell, listener)
 
 
-def story_for(machine: Machine, tell: Tell) -> Story:
-    """Return the round in which submissions are run, or one that needs no engine if they cannot be."""
+def choose_story(machine: Machine, tell: Tell) -> Story:
+    """Return the round that runs submissions, or one that needs no engine if there is none."""
     try:
         machine.require("solidity")
     except MissingEngine as missing:
@@ -127,18 +127,19 @@ async def claim_prizes(
     return balances, await app.chain.results.has_claimed(evaluation.challenge.address, winners)
 
 
-def demo_document(told: DemoResult) -> dict[str, object]:
-    evaluation, walk = told.evaluation, told.evaluation.result
-    standings = walk.ranking.standings if walk.ranking else ()
+def demo_document(result: DemoResult) -> dict[str, object]:
+    evaluation, outcome = result.evaluation, result.evaluation.result
+    standings = outcome.ranking.standings if outcome.ranking else ()
     agents = {s.submitter: s.agent_id for s in evaluation.challenge.submissions}
-    executed = {account: run.summary() for account, run in walk.execution.executed.items()} if walk.execution else {}
+    runs = outcome.execution.executed if outcome.execution else {}
+    executed = {account: run.summary() for account, run in runs.items()}
     receipt = evaluation.receipt
-    gained = {account: after - before for account, (before, after) in told.balances.items()}
+    gained = {account: after - before for account, (before, after) in result.balances.items()}
     return {
         "challenge": evaluation.challenge.address,
         "chainId": evaluation.challenge.chain_id,
         "submissions": len(evaluation.challenge.submissions),
-        "rejected": [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in walk.rejected],
+        "rejected": [{"account": r.submission.submitter, "code": r.code, "reason": r.reason} for r in outcome.rejected],
         "ranking": [
             {
                 "account": s.item,
@@ -149,7 +150,7 @@ def demo_document(told: DemoResult) -> dict[str, object]:
                 "low": s.low,
                 "high": s.high,
                 "pTop": s.p_top,
-                "tiedWith": walk.ranking.tied_with(s.item) if walk.ranking else [],
+                "tiedWith": outcome.ranking.tied_with(s.item) if outcome.ranking else [],
                 "executed": executed.get(Address(s.item)),
             }
             for s in standings
@@ -159,13 +160,13 @@ def demo_document(told: DemoResult) -> dict[str, object]:
                 "account": w.account,
                 "agentId": w.agent_id,
                 "prizeAmount": str(w.prize_amount),
-                "claimed": told.claimed[w.account] and gained[w.account] == w.prize_amount,
+                "claimed": result.claimed[w.account] and gained[w.account] == w.prize_amount,
             }
             for w in evaluation.winners.entries
         ],
         "prizePool": str(evaluation.challenge.prize_pool),
         "txHash": receipt.tx_hash if receipt else None,
         "traceDigest": evaluation.digest,
-        "tracePath": str(told.trace_path),
-        "verified": told.checked.digest == evaluation.digest and told.checked.posted is not None,
+        "tracePath": str(result.trace_path),
+        "verified": result.checked.digest == evaluation.digest and result.checked.posted is not None,
     }

@@ -1,4 +1,4 @@
-"""`serve --demo`: rounds on a local chain that are final, failed, in review, open and running, and then the next."""
+"""Rounds on a local chain for `serve --demo`: final, failed, in review, open, running."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import is_installed
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, claim_prizes, local_settings, story_for
+from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, choose_story, claim_prizes, local_settings
 from clara_eval.devnet.demo.round import Story, explanation, post_round, rate_limiter, submit_entries, submit_round
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
 from clara_eval.judge.comparison import RulesJudge, make_vector
@@ -37,8 +37,8 @@ from clara_eval.judge.comparison import RulesJudge, make_vector
 REVIEW_ABOVE_USD = 1000.0
 REVIEWED_POOL = 2500 * USDC
 PRICE = "3/15"
-"""Dollars per million tokens that the demo's judge is taken to cost: the budget is real, the money is not."""
-LOOK_SECONDS = 2.0
+"""Assumed price of the demo's judge, dollars per million input/output tokens, to show a budget."""
+POLL_SECONDS = 2.0
 PURPOSES = ("webhooks", "a chat server", "sign-ins", "a search box", "a ticket shop")
 MODEL = "demo-judge"
 _VECTOR = re.compile(r"^\{.*\}$", re.MULTILINE)
@@ -48,22 +48,22 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    answer_seconds: float = 1.6  # Of the slow judge; a round asks it 42 times, one after the other
+    answer_seconds: float = 1.6  # Latency of the slow judge; a round asks it 42 times in sequence
     open_seconds: int = 25  # How long the running round takes entries
-    most_seconds: float = 300.0  # After which the next round is opened, whatever became of the last
+    most_seconds: float = 300.0  # The next round is opened after this time, even if the last has no post
 
 
 @asynccontextmanager
 async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None) -> AsyncIterator[Settings]:
     tempo = tempo or Tempo()
     async with AsyncExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="clara-serve-")))
         say("A local chain is being started and the contracts deployed.")
         options = AnvilOptions(accounts=30, start_at=int(time.time()) - DAY)
         chain = await stack.enter_async_context(local_chain(options))
-        judge = await stack.enter_async_context(_judge(tempo))
-        local = _settings(settings, chain, place, judge)
-        await _past_rounds(chain, local, say)
+        judge = await stack.enter_async_context(_serve_judge(tempo))
+        local = _demo_settings(settings, chain, folder, judge)
+        await _post_past_rounds(chain, local, say)
         config = json.loads(rate_limiter().config)
         if judge != "rules":
             del config["judge"]
@@ -74,14 +74,14 @@ async def living_world(settings: Settings, say: Say, tempo: Tempo | None = None)
 
 
 @asynccontextmanager
-async def _judge(tempo: Tempo) -> AsyncIterator[str]:
-    """Who judges where the poster does not ask for rules."""
+async def _serve_judge(tempo: Tempo) -> AsyncIterator[str]:
+    """Serve a slow judge and yield its name for CLARA_JUDGES; `rules` without the extra `openai`."""
     if not is_installed("openai"):
         yield "rules"
         return
     schema, _ = compile_schema(parse_eval_config(rate_limiter().config))
     app = web.Application()
-    app.router.add_post("/v1/chat/completions", _answers(schema, tempo.answer_seconds))
+    app.router.add_post("/v1/chat/completions", _make_endpoint(schema, tempo.answer_seconds))
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
@@ -91,30 +91,29 @@ async def _judge(tempo: Tempo) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def _answers(schema: FeatureSchema, seconds: float) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Answer as an OpenAI-compatible endpoint, by rules and slowly: no key and no network are needed."""
+def _make_endpoint(schema: FeatureSchema, seconds: float) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return an OpenAI-compatible handler that judges by rules, after `seconds`."""
     judge = RulesJudge(schema)
 
     async def answer(request: web.Request) -> web.Response:
-        asked = await request.json()
-        shown = _VECTOR.findall(asked["messages"][-1]["content"])[:2]
-        first, second = (make_vector(schema, json.loads(vector)) for vector in shown)
+        messages = (await request.json())["messages"]
+        vectors = _VECTOR.findall(messages[-1]["content"])[:2]
+        first, second = (make_vector(schema, json.loads(vector)) for vector in vectors)
         await asyncio.sleep(seconds)
         verdict = judge.verdict(first, second)
         text = json.dumps({"winner": verdict.winner, "confidence": verdict.confidence, "reason": verdict.reason})
-        words = sum(len(message["content"]) for message in asked["messages"]) // 4
-        message, said = {"role": "assistant", "content": text}, len(text) // 4
-        usage = {"prompt_tokens": words, "completion_tokens": said, "total_tokens": words + said}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        whole = {"id": "demo", "object": "chat.completion", "model": MODEL, "choices": [choice], "usage": usage}
-        return web.json_response(whole)
+        asked, answered = sum(len(message["content"]) for message in messages) // 4, len(text) // 4
+        usage = {"prompt_tokens": asked, "completion_tokens": answered, "total_tokens": asked + answered}
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        body = {"id": "demo", "object": "chat.completion", "model": MODEL, "choices": [choice], "usage": usage}
+        return web.json_response(body)
 
     return answer
 
 
-def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) -> Settings:
-    """The operator's settings with everything that is the demo's own."""
-    own = local_settings(chain, place / "demo.db", place / "traces")
+def _demo_settings(settings: Settings, chain: LocalChain, folder: Path, judge: str) -> Settings:
+    """Return the operator's settings with those of the demo on top."""
+    own = local_settings(chain, folder / "demo.db", folder / "traces")
     return settings.model_copy(
         update={
             **{name: getattr(own, name) for name in own.model_fields_set},
@@ -130,10 +129,10 @@ def _settings(settings: Settings, chain: LocalChain, place: Path, judge: str) ->
     )
 
 
-async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
-    """Post one that is final with its claims, one for a person to look at, one that fails, and one that is open."""
+async def _post_past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
+    """Post a final round with claims, one for review, one that fails, and one that is open."""
     with closing(open_machine(settings)) as machine:
-        story = story_for(machine, lambda _stage, _sentence: None)
+        story = choose_story(machine, lambda _stage, _sentence: None)
     story = replace(story, config=json.dumps({**json.loads(story.config), "judge": "rules"}, indent=1))
     say("A round is being judged, finalized and claimed; others are posted for a review, a failure and new entries.")
     finished = await post_round(chain, open_seconds=HOUR, story=story)
@@ -150,47 +149,47 @@ async def _past_rounds(chain: LocalChain, settings: Settings, say: Say) -> None:
     failing = await post_round(chain, open_seconds=HOUR, story=changed, committed=keccak_hex(b"another config"))
     await submit_entries(chain, failing, changed)
     await chain.move_to(int(time.time()))
-    wanted = replace(rate_limiter(), title="Rate limiter for a public API, open for entries")
-    await submit_entries(chain, await post_round(chain, open_seconds=3 * DAY, story=wanted), wanted, most=3)
+    open_story = replace(rate_limiter(), title="Rate limiter for a public API, open for entries")
+    await submit_entries(chain, await post_round(chain, open_seconds=3 * DAY, story=open_story), open_story, most=3)
 
 
 async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say) -> None:
-    """Open the next round while one is judged, so that there is always one to watch; a trouble is told."""
+    """Open the next round while one is judged, so that one is always running; log failures."""
     last: Address | None = None
     for number in count(1):
         try:
-            told = _numbered(story, number)
-            address = await post_round(chain, open_seconds=tempo.open_seconds, story=told)
-            await submit_entries(chain, address, told)
+            numbered = _add_number(story, number)
+            address = await post_round(chain, open_seconds=tempo.open_seconds, story=numbered)
+            await submit_entries(chain, address, numbered)
             if number == 1:
                 say(f"A running round is posted; its entries close in {tempo.open_seconds} seconds.")
             await asyncio.sleep(tempo.open_seconds)
             if last is not None:
-                await _until_posted(chain, last, tempo)
+                await _wait_for_post(chain, last, tempo)
             last = address
         except ClaraError as bad:
             _log.warning("demo_round_failed", problem=str(bad))
             await asyncio.sleep(tempo.open_seconds)
 
 
-def _numbered(story: Story, number: int) -> Story:
-    """The round with its number in the criteria: stored answers of an earlier one do not fit."""
+def _add_number(story: Story, number: int) -> Story:
+    """Put the number into the criteria, so that no cached answer of an earlier round matches."""
     config = json.loads(story.config)
     config["criteria"] += f" This is round {number}."
     title = f"Rate limiter for {PURPOSES[number % len(PURPOSES)]}, round {number}"
     return replace(story, title=title, config=json.dumps(config, indent=1))
 
 
-async def _until_posted(chain: LocalChain, address: Address, tempo: Tempo) -> None:
+async def _wait_for_post(chain: LocalChain, address: Address, tempo: Tempo) -> None:
     contract = chain.challenge(address)
-    for _ in range(round(tempo.most_seconds / LOOK_SECONDS)):
+    for _ in range(round(tempo.most_seconds / POLL_SECONDS)):
         if await contract.read("scorePostedAt"):
             return
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
 async def _keep_mining(chain: LocalChain) -> None:
-    """Without transactions a development chain's time stands still."""
+    """Mine a block every 5 seconds: without blocks the time of the chain does not move."""
     while True:
         await asyncio.sleep(5)
         await chain.mine()

@@ -1,4 +1,4 @@
-"""Post a round and ten submissions: seven of different quality, a copy, a wrong hash, and one that is not text."""
+"""Post a round with ten submissions: seven of varied quality, a copy, a wrong hash, a binary file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ENTRIES = files("clara_eval.devnet.demo") / "entries"
 CONFIG: dict[str, object] = json.loads((_ENTRIES / "rate-limiter.eval-config.json").read_text(encoding="utf-8"))
 POOL = 500 * USDC
 PAYOUT_BPS = (6000, 2500, 1500)
-COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS  # Between the entries and the copy: long enough to say who was first
+COPIED_AFTER_SECONDS = 2 * CONTESTED_SECONDS  # Delay before the copy: long enough to decide who was first
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """The poster's words and what the agents submit."""
+    """The text of a challenge and its submissions."""
 
     title: str
     problem: str
@@ -36,7 +36,7 @@ class Story:
     skills: tuple[str, ...]
     entries: tuple[tuple[str, str], ...]
     """Name and source of each submission, in an order that is not the order of merit."""
-    copied: str  # The entry that another agent submits again, byte for byte
+    copied: str  # Name of the entry that another agent submits again unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ def entry(name: str) -> str:
 
 
 def rate_limiter() -> Story:
-    """Return the round that needs no engine: what is measured is read from the text."""
+    """Return a round that needs no engine: its features are measured in the source."""
     order = ("token_bucket", "nested_flags", "deque_window", "list_filter", "ring_buffer", "unfinished", "sliding_log")
     return Story(
         title=TITLE,
@@ -67,7 +67,7 @@ def rate_limiter() -> Story:
 
 
 def explanation() -> Story:
-    """Return the round of texts: what is measured is how they read."""
+    """Return a round of prose: its features measure readability."""
     texts = (_ENTRIES / "partition.txt").read_text(encoding="utf-8").split("---\n")
     names = ("two shops", "formal", "two choices", "slogans", "two cities", "unfinished", "each button")
     return Story(
@@ -81,14 +81,14 @@ def explanation() -> Story:
 
 
 def gas_golf() -> Story:
-    """Return the round in which submissions are run: examples/gas-golf, with two entries of ours that do not run."""
+    """Return the round that runs its submissions: examples/gas-golf with two entries that fail."""
     example = files("clara_eval.devnet.demo") / "gas-golf"  # beside this module in an installed package
     if not example.is_dir():
         example = Path(__file__).parents[4] / "examples" / "gas-golf"
     order = ("plain", "assembly", "careless", "endless", "counting", "unchecked", "untested")
-    places = {name: example / "submissions" / f"{name}.sol" for name in order}
+    paths = {name: example / "submissions" / f"{name}.sol" for name in order}
     for name in ("endless", "untested"):
-        places[name] = _ENTRIES / f"{name}.sol.txt"
+        paths[name] = _ENTRIES / f"{name}.sol.txt"
     return Story(
         title="Gas golf: a token to many addresses in one call",
         problem="Write a contract `Submission` with `send(address token, address[] to, uint256[] amounts)` that pays "
@@ -96,7 +96,7 @@ def gas_golf() -> Story:
         "a batch of twenty.",
         config=(example / "eval-config.json").read_text(encoding="utf-8"),
         skills=("solidity",),
-        entries=tuple((name, place.read_text(encoding="utf-8")) for name, place in places.items()),
+        entries=tuple((name, path.read_text(encoding="utf-8")) for name, path in paths.items()),
         copied="assembly",
     )
 
@@ -110,44 +110,44 @@ async def post_round(
     evaluator: Address | None = None,
     committed: str | None = None,
 ) -> Address:
-    """Post the challenge; without an evaluator the chain's own scores it, without a hash the config is committed to."""
-    told = story or rate_limiter()
+    """Post the challenge; `evaluator` defaults to the chain's, `committed` to the hash of the config."""
+    story = story or rate_limiter()
     metadata = build_metadata(
-        title=told.title, problem_statement=told.problem, skills=told.skills, config_text=told.config
+        title=story.title, problem_statement=story.problem, skills=story.skills, config_text=story.config
     )
     return await chain.post_challenge(
         PostedTerms(
             challenge_uri=metadata,
-            eval_config_hash=committed or config_hash(told.config.encode()),
+            eval_config_hash=committed or config_hash(story.config.encode()),
             prize_pool=pool,
             payout_bps=PAYOUT_BPS,
             open_seconds=open_seconds,
-            skill_tags=told.skills,
+            skill_tags=story.skills,
             evaluator=evaluator,
         )
     )
 
 
 async def submit_entries(chain: LocalChain, address: Address, story: Story, most: int | None = None) -> None:
-    """Let the agents submit the entries alone; the chain's clock is not moved."""
+    """Submit the entries without moving the clock of the chain."""
     sources = [source.encode() for _, source in story.entries[:most]]
     pairs = zip(chain.agents, sources, strict=False)
     await chain.submit_all(address, [Handed(agent, data_uri(text), keccak_hex(text)) for agent, text in pairs])
 
 
 async def submit_round(chain: LocalChain, address: Address, story: Story | None = None) -> DemoRound:
-    """Let every agent submit: the entries, and minutes later a copy, a wrong hash, and what is not text."""
-    told = story or rate_limiter()
-    pieces: list[tuple[str, bytes, str | None]] = [(name, source.encode(), None) for name, source in told.entries]
-    copy = dict(told.entries)[told.copied].encode()
-    pieces += [(f"copy of {told.copied}", copy, None), ("wrong hash", pieces[0][1], keccak_hex(b"other bytes"))]
+    """Submit the entries, and minutes later a copy, a wrong hash and a binary file."""
+    story = story or rate_limiter()
+    pieces: list[tuple[str, bytes, str | None]] = [(name, source.encode(), None) for name, source in story.entries]
+    copy = dict(story.entries)[story.copied].encode()
+    pieces += [(f"copy of {story.copied}", copy, None), ("wrong hash", pieces[0][1], keccak_hex(b"other bytes"))]
     handed = [
         Handed(agent, data_uri(content), wrong or keccak_hex(content))
         for agent, (_, content, wrong) in zip(chain.agents, pieces, strict=False)
     ]
     not_text = Handed(chain.agents[len(pieces)], data_uri(b"\x89PNG\r\n\x1a\n" + bytes(range(256))), None)
-    await chain.submit_all(address, handed[: len(told.entries)])
+    await chain.submit_all(address, handed[: len(story.entries)])
     await chain.move_time(COPIED_AFTER_SECONDS)
-    await chain.submit_all(address, [*handed[len(told.entries) :], not_text])
+    await chain.submit_all(address, [*handed[len(story.entries) :], not_text])
     labels = {item.agent.address: name for item, (name, _, _) in zip(handed, pieces, strict=True)}
     return DemoRound(address, labels | {not_text.agent.address: "not text"})
