@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from clara_eval.documents.results import LeaderboardRow, Margin, Token
-from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, bar_of, print_leaderboard, table_lines
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, draw_bar, print_leaderboard, table_lines
 
 USDC = Token(address="0x" + "1" * 40, symbol="USDC", decimals=6, isKnown=True)
 MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.", setChance=0.8)
@@ -139,9 +139,9 @@ def test_a_thousand_places_are_not_printed_at_once() -> None:
 
 def test_a_bar_stays_in_its_place() -> None:
     """Ends and middle are on the shared scale, whatever the numbers are."""
-    assert bar_of(0, 5, 10, (0, 10), 11) == "├────●────┤"
-    assert bar_of(5, 5, 5, (5, 5), 11).strip() == "●"
-    assert len(bar_of(-100, 0, 900, (0, 10), 11)) == 11
+    assert draw_bar(0, 5, 10, (0, 10), 11) == "├────●────┤"
+    assert draw_bar(5, 5, 5, (5, 5), 11).strip() == "●"
+    assert len(draw_bar(-100, 0, 900, (0, 10), 11)) == 11
 
 
 def test_ratings_without_doubt_are_called_exact() -> None:
