@@ -37,7 +37,7 @@ async def _call(settings: Settings | None, action: Callable[[Caller], Awaitable[
         return await action(caller)
 
 
-async def _write(settings: Settings | None, action: Action, *, send: bool) -> ActResult:
+async def _perform(settings: Settings | None, action: Action, *, send: bool) -> ActResult:
     from clara_eval.actions.perform import perform
 
     return await _call(settings, lambda caller: perform(caller, action, confirmed="yes" if send else "unasked"))
@@ -74,7 +74,7 @@ async def challenge_submit(
 
     content, file = ("", str(solution)) if isinstance(solution, Path) else (solution, "")
     given = SubmissionInput(challenge=address, content=content, file=file, register=register)
-    return await _write(settings, submit(given, sender or None), send=send)
+    return await _perform(settings, submit(given, sender or None), send=send)
 
 
 async def challenge_claim(
@@ -83,7 +83,7 @@ async def challenge_claim(
     """Claim your prize, or your share of an expired challenge; without `send` return only the plan."""
     from clara_eval.actions.claim import claim
 
-    return await _write(settings, claim(address, sender or None), send=send)
+    return await _perform(settings, claim(address, sender or None), send=send)
 
 
 async def score(address: str, submitter: str | None = None, settings: Settings | None = None) -> ScoreResult:

@@ -110,12 +110,12 @@ class LimitsMiddleware:
             return
         scope = _normalised(scope)
         path, seen, is_answered = scope["path"], 0, False
-        most = MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
-        most = MAX_TOOL_BYTES if path.startswith("/mcp") else most
+        max_bytes = MAX_HARNESS_BYTES if path.endswith("/harness") else MAX_BODY_BYTES
+        max_bytes = MAX_TOOL_BYTES if path.startswith("/mcp") else max_bytes
         remedy = "Send less; a solution belongs at an address of its own."
-        too_large = Refusal(413, f"A body may have at most {most:,} bytes.", remedy=remedy)
+        too_large = Refusal(413, f"A body may have at most {max_bytes:,} bytes.", remedy=remedy)
 
-        async def answer(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 present = {name for name, _ in message["headers"]}
                 missing = (pair for pair in SECURITY_HEADERS if pair[0] not in present)
@@ -123,35 +123,35 @@ class LimitsMiddleware:
                 self._count(scope, message["status"])
             await send(message)
 
-        async def bounded() -> Message:
+        async def receive_bounded() -> Message:
             """Receive a message, or end the body when it grows above the limit without a content-length."""
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
-            return {"type": "http.disconnect"} if seen > most else message
+            return {"type": "http.disconnect"} if seen > max_bytes else message
 
-        async def guarded(message: Message) -> None:
+        async def send_unless_too_large(message: Message) -> None:
             """Send a message, unless the body was too large: then the response is 413."""
             nonlocal is_answered
-            if seen <= most:
+            if seen <= max_bytes:
                 is_answered = True
-                await answer(message)
+                await send_with_headers(message)
 
         try:
             self._limits.take_request(scope)
             lengths = [value for name, value in scope["headers"] if name == b"content-length" and value.isdigit()]
-            if lengths and int(lengths[0]) > most:
+            if lengths and int(lengths[0]) > max_bytes:
                 raise too_large
-            await self._app(scope, bounded, guarded)
-            if seen > most and not is_answered:
+            await self._app(scope, receive_bounded, send_unless_too_large)
+            if seen > max_bytes and not is_answered:
                 raise too_large
         except Refusal as bad:
             request = Request(scope)
-            await problem_response(request, bad)(scope, request.receive, answer)
+            await problem_response(request, bad)(scope, request.receive, send_with_headers)
 
 
 def _normalised(scope: Scope) -> Scope:
-    """Route HEAD as GET, whose body the server drops, and `/mcp` as `/mcp/`: some clients ignore redirects."""
+    """Route HEAD as GET, whose body the server drops, and `/mcp` as `/mcp/` for clients without redirects."""
     if scope["path"] == "/mcp":
         return {**scope, "path": "/mcp/", "raw_path": b"/mcp/"}
     is_head = scope["method"] == "HEAD" and not scope["path"].startswith("/mcp")
@@ -200,7 +200,7 @@ class PacingMiddleware:
             await _page_or_304(scope, cached)(scope, receive, send)
             return
 
-        async def answer(message: Message) -> None:
+        async def send_page(message: Message) -> None:
             """Buffer a page until it is complete, cache it, and send it with an ETag."""
             nonlocal start
             if message["type"] == "http.response.start":
@@ -221,7 +221,7 @@ class PacingMiddleware:
                 cache_response(self._cache, key, whole)
                 await _page_or_304(scope, whole)(scope, receive, send)
 
-        await self._app(scope, receive, answer)
+        await self._app(scope, receive, send_page)
 
 
 def _page_key(scope: Scope) -> tuple[object, ...] | None:

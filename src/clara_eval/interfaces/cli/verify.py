@@ -110,12 +110,12 @@ def _winners_and_scope(checked: Checked | CheckedFolder) -> tuple[list[str], str
     """Return the winners in words, what else was checked, and what was compared with the chain."""
     if isinstance(checked, CheckedFolder):
         return [safe(won) for won in checked.winners], "; a folder, which no chain knows", ()
-    where, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
+    scope, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
     if posted:
-        where = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
+        scope = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
     token = checked.challenge.token
     won = [f"{one.account}  {safe(show_amount(one.prize_amount, token))}" for one in checked.winners.entries]
-    return won, f", prizes, calldata; {where}", checked.compared
+    return won, f", prizes, calldata; {scope}", checked.compared
 
 
 def _signature_line(judge: JudgeEvidence) -> str:

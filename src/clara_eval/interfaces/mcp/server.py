@@ -85,7 +85,7 @@ class ExactTool(Tool):
         return f"`{name}`: {error['msg']}."
 
 
-def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
+def build_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
     tool = ExactTool.from_function(
         function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
         structured_output=True,
@@ -133,7 +133,7 @@ def build_server(caller: Caller) -> MCPServer[Caller]:
         version=__version__,
         lifespan=lifespan,
         log_level="WARNING",
-        tools=[exact_tool(*tool) for tool in (*TOOLS, *(LOCAL_TOOLS if caller.is_local else ()))],
+        tools=[build_tool(*tool) for tool in (*TOOLS, *(LOCAL_TOOLS if caller.is_local else ()))],
     )
     server.resource(
         "clara://eval-config/schema",
