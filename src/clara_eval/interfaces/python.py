@@ -69,7 +69,7 @@ async def challenge_submit(
     register: bool = False,
     send: bool = False,
 ) -> ActResult:
-    """Submit a text, or the path of a file or folder; return only the plan without `send` or a wallet key."""
+    """Submit a text, or a file or folder by its path; it is sent only with `send` and a wallet key."""
     from clara_eval.actions.submit import SubmissionInput, submit
 
     content, file = ("", str(solution)) if isinstance(solution, Path) else (solution, "")
