@@ -55,7 +55,7 @@ METRICS = LeaderboardTable(
 @pytest.mark.parametrize("leaderboard", [PLAIN, NAMED, RUN, METRICS], ids=["plain", "named", "run", "metrics"])
 def test_no_line_wraps_and_no_number_is_cut(leaderboard: LeaderboardTable, width: int) -> None:
     """Every place is one line that fits, with its rank, its whole rating and its whole prize."""
-    lines = [line.plain for line in table_lines(leaderboard, leaderboard.ranked, width)]
+    lines = [line.plain for line in table_lines(leaderboard, leaderboard.rows, width)]
     assert len(lines) == 9
     assert all(cell_len(line) <= width for line in lines)
     for rank, line in enumerate((line for line in lines[1:] if "above this line" not in line), start=1):
@@ -67,10 +67,10 @@ def test_no_line_wraps_and_no_number_is_cut(leaderboard: LeaderboardTable, width
 
 def test_what_was_run_is_shown_at_eighty_columns() -> None:
     """Tests and gas stand beside the rating on the narrowest usual terminal; a wide one shows everything."""
-    heading, first = (line.plain for line in table_lines(RUN, RUN.ranked, 80)[:2])
+    heading, first = (line.plain for line in table_lines(RUN, RUN.rows, 80)[:2])
     assert heading.split()[:4] == ["#", "entry", "tests", "gas"]
     assert ("12/12" in first, "1,020,931" in first, "●" in first) == (True, True, True)
-    wide = table_lines(RUN, RUN.ranked, 140)[0].plain
+    wide = table_lines(RUN, RUN.rows, 140)[0].plain
     assert wide.split() == [
         "#",
         "entry",
@@ -86,7 +86,7 @@ def test_what_was_run_is_shown_at_eighty_columns() -> None:
         "range",
         "prize",
     ]
-    assert "batch gas" in table_lines(METRICS, METRICS.ranked, 140)[0].plain
+    assert "batch gas" in table_lines(METRICS, METRICS.rows, 140)[0].plain
 
 
 def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
