@@ -42,7 +42,7 @@ async def test_score_names_what_failed_only_after_the_post(local_chain: LocalCha
         with pytest.raises(NotYet) as early:
             await score(caller, address)
         tried = await try_draft(caller, address, WRONG)
-        assert "minus" not in f"{early.value} {tried.model_dump_json()} {words.tried_text(tried)}"
+        assert "minus" not in f"{early.value} {tried.model_dump_json()} {words.trial_text(tried)}"
         await local_chain.move_time(HOUR + 1)
         async with opened(local_chain, tmp_path) as app:
             signed = sign_text(SecretStr(local_chain.poster.key), reveal_message(31337, address, committed))
@@ -52,7 +52,7 @@ async def test_score_names_what_failed_only_after_the_post(local_chain: LocalCha
             assert "minus" not in str(revealed.value)
             await run(app, address)
             rows = (await ResultReader(app.store, 31337, "after_post").leaderboard(address, admin=False)).rankings
-        found = words.score(await score(caller, address), NAMES)
+        found = words.explain_score(await score(caller, address), NAMES)
     failed = {row.address: row.executed.failed for row in rows if row.executed}
     good, wrong, endless = (failed[agent.address] for agent in local_chain.agents[:3])
     assert (good, wrong) == ({}, {"test_minus": "failed"})

@@ -115,9 +115,9 @@ async def _seen_by_everybody(settings: Settings, url: str, address: Address, end
             async with http.get(url + path) as answer:
                 assert WITHHELD in await answer.text(), path
     async with open_caller(settings) as caller:
-        told = [tool_text.status(words.status(await eval_status(caller, address), tool_text.NAMES))]
+        told = [tool_text.status(words.explain_status(await eval_status(caller, address), tool_text.NAMES))]
         told += (
-            [tool_text.leaderboard(words.leaderboard(await leaderboard(caller, address), tool_text.NAMES))]
+            [tool_text.leaderboard(words.add_trace(await leaderboard(caller, address), tool_text.NAMES))]
             if posted
             else []
         )

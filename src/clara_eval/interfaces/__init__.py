@@ -1,1 +1,1 @@
-"""The ways in: the command line, the REST API and pages, the MCP tools, Python."""
+"""Interfaces of the product: command line, REST API and pages, MCP tools, Python functions."""

@@ -1,4 +1,4 @@
-"""The commands as functions, under their names; they raise `ClaraError`s and print nothing."""
+"""Python functions with the names of the commands; they print nothing and raise `ClaraError`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def _call(settings: Settings | None, action: Callable[[Caller], Awaitable[
         return await action(caller)
 
 
-async def _write(settings: Settings | None, action: Action, *, send: bool) -> ActResult:
+async def _perform(settings: Settings | None, action: Action, *, send: bool) -> ActResult:
     from clara_eval.actions.perform import perform
 
     return await _call(settings, lambda caller: perform(caller, action, confirmed="yes" if send else "unasked"))
@@ -53,7 +53,7 @@ async def challenge_list(
 
 
 async def challenge_try(address: str, draft: str | Path, settings: Settings | None = None) -> TryResult:
-    """Measure a draft, a text or the path of a file, on this machine; nothing is sent."""
+    """Measure a draft (a text or a file's path) on this machine; nothing is sent."""
     from clara_eval.actions.submit import draft_text, try_draft
 
     content, file = ("", str(draft)) if isinstance(draft, Path) else (draft, "")
@@ -69,33 +69,33 @@ async def challenge_submit(
     register: bool = False,
     send: bool = False,
 ) -> ActResult:
-    """Submit a text, or the path of a file or folder; without `send`, or without a wallet's key, nothing is sent."""
+    """Submit a text, or a file or folder by its path; it is sent only with `send` and a wallet key."""
     from clara_eval.actions.submit import SubmissionInput, submit
 
     content, file = ("", str(solution)) if isinstance(solution, Path) else (solution, "")
     given = SubmissionInput(challenge=address, content=content, file=file, register=register)
-    return await _write(settings, submit(given, sender or None), send=send)
+    return await _perform(settings, submit(given, sender or None), send=send)
 
 
 async def challenge_claim(
     address: str, settings: Settings | None = None, *, sender: str = "", send: bool = False
 ) -> ActResult:
-    """Claim your prize, or your share of an expired challenge; without `send` only the plan is returned."""
+    """Claim your prize, or your share of an expired challenge; without `send` return only the plan."""
     from clara_eval.actions.claim import claim
 
-    return await _write(settings, claim(address, sender or None), send=send)
+    return await _perform(settings, claim(address, sender or None), send=send)
 
 
 async def score(address: str, submitter: str | None = None, settings: Settings | None = None) -> ScoreResult:
-    """Say why an entry ended where it did; your own wallet's without a submitter (an address, its start or a place)."""
+    """Explain the place of `submitter` (an address, its start or a place; by default your own wallet)."""
     from clara_eval.actions import results
     from clara_eval.interfaces import words
 
-    return words.score(await _call(settings, lambda caller: results.score(caller, address, submitter)), NAMES)
+    return words.explain_score(await _call(settings, lambda caller: results.score(caller, address, submitter)), NAMES)
 
 
 async def evaluate(address: str, settings: Settings | None = None, *, dry_run: bool = False) -> Evaluation:
-    """Judge one challenge and post its winners; without an evaluator key, or with `dry_run`, nothing is sent.
+    """Judge one challenge and post its winners; send nothing with `dry_run` or without an evaluator key.
 
     A second call continues the first and pays for nothing twice.
     """
@@ -121,7 +121,7 @@ async def judge(
     """Rank entries without a chain: contents by id, or the path of a folder, a JSON Lines or a CSV file.
 
     A judge is a name as in CLARA_JUDGES, or a function that answers a prompt with JSON. With `out` the results are
-    written there, and a second call continues the first. A function is known by its name: change both or neither.
+    written there, and a second call continues the first. A function's answers are cached by its name.
     """
     from clara_eval.actions.folder import entries_of, read_entries
     from clara_eval.actions.judge import JudgeRequest, judge_entries, named_judges
@@ -138,9 +138,9 @@ async def judge(
 def rank(
     games: Iterable[tuple[str, str, str]], *, top: int | None = None, payout_bps: Sequence[int] | None = None
 ) -> Ranking:
-    """Rank items by (left, right, winner) triples in any order, with ranges and the chance of the top.
+    """Rank items from (left, right, winner) triples, with rating ranges and each item's chance of the top.
 
-    The winner is left, right, tie or a name; `payout_bps` are shares of a prize, best first.
+    The winner is left, right, tie or a name. `payout_bps` are shares of a prize in basis points, best first.
     """
     from clara_eval.actions.rank import rank_comparisons
 
@@ -148,7 +148,7 @@ def rank(
 
 
 async def verify(trace: str | Path, settings: Settings | None = None) -> Checked | CheckedFolder:
-    """Recompute everything in a trace but the models' answers; BadTrace names what does not hold."""
+    """Recompute a trace except for the models' answers; raise BadTrace, which names the wrong entry."""
     from clara_eval.actions.verify import verify_any
 
     return await verify_any(str(trace), settings or Settings.from_env())

@@ -1,4 +1,4 @@
-"""The service in one process until a signal or a lost lease ends it; or the pages of one judged folder, read only."""
+"""Run the service until a signal or a lost lease, or serve the pages of one judged folder."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from clara_eval.core.version import __version__
 from clara_eval.documents.results import Scores
 from clara_eval.interfaces.api import pages
 from clara_eval.interfaces.api.app import create_app
-from clara_eval.interfaces.api.context import ApiContext, answer_errors
+from clara_eval.interfaces.api.context import ApiContext, add_error_handlers
 from clara_eval.interfaces.api.templating import STATIC, show_names
 from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import Engine, Mode
@@ -38,8 +38,8 @@ from clara_eval.service.logs import configure_logs
 from clara_eval.service.metrics import Alerts, Metrics, Webhook, watch_models
 
 _log = structlog.get_logger(__name__)
-REQUEST_SECONDS = 20.0  # for a whole request, its head and its body
-_FILES = 65_536  # descriptors wanted: more than connections that one address can open
+REQUEST_SECONDS = 20.0  # to receive a whole request, head and body
+_MAX_DESCRIPTORS = 65_536  # more than the connections that one address can open
 
 
 async def run_service(
@@ -50,13 +50,13 @@ async def run_service(
     pace: SendTimeouts | None = None,
     on_start: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve until a signal and return the exit code; `on_start` gets the address once it answers."""
+    """Serve until a signal or a lost lease; return the exit code. `on_start` gets the URL once it answers."""
     values = [*(getattr(settings, name) for name in Settings.model_fields), *settings.keys_by_endpoint.values()]
     configure_logs(secrets=[one.get_secret_value() for one in values if isinstance(one, SecretStr)])
-    gc.freeze()  # what is loaded stays; to look through it again and again was a tenth of a round of models
+    gc.freeze()  # loaded modules stay: scanning them again took a tenth of the time of a round
     gc.set_threshold(20_000, 10, 10)
     stop = asyncio.Event()
-    with listening_on(settings.host, settings.port) as listening, _signals(stop):
+    with bound_socket(settings.host, settings.port) as listening, _stop_on_signals(stop):
         async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
             if on_start is not None:
                 on_start(f"http://{settings.host}:{listening.getsockname()[1]}")
@@ -77,7 +77,7 @@ async def serving(
     options: EngineOptions | None = None,
     pace: SendTimeouts | None = None,
 ) -> AsyncIterator[Engine]:
-    """Run engine and API while the body lasts."""
+    """Run engine and API until the context exits."""
     metrics = Metrics(__version__)
     url, secret = settings.webhook_url, settings.webhook_secret
     alerts = Alerts(metrics, Webhook(url, secret.get_secret_value() if secret else None) if url else None)
@@ -86,11 +86,11 @@ async def serving(
         app = await stack.enter_async_context(open_app(settings, pace=pace))
         if mode != "api-only":
             _ = app.evaluator
-        _ = settings.factory  # settings that no retry can repair end the process at once
+        _ = settings.factory  # raises at once for wrong settings, which no retry can repair
         stack.push_async_callback(watch_models(app, metrics))
         try:
             _log.info("resources_enough", detail=await check_resources(app))
-        except ClaraError as bad:  # a machine with less is said, and not refused
+        except ClaraError as bad:  # a machine with less is logged, not refused
             _log.warning("resources_short", detail=str(bad))
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         evaluator = app.sender.address if app.sender.can_sign or settings.evaluator_address else None
@@ -107,19 +107,19 @@ async def serving(
 
 
 @contextmanager
-def listening_on(host: str, port: int) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def bound_socket(host: str, port: int) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            bound.bind((host, port))
+            sock.bind((host, port))
         except OSError as bad:
-            told = f"CLARA_HOST={host} CLARA_PORT={port} cannot be served: {bad.strerror}."
-            raise ConfigError(told, remedy="Choose another port, or stop what uses it.") from None
-        yield bound
+            message = f"CLARA_HOST={host} CLARA_PORT={port} cannot be served: {bad.strerror}."
+            raise ConfigError(message, remedy="Choose another port, or stop what uses it.") from None
+        yield sock
 
 
 @contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
+def _stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
     loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
         loop.add_signal_handler(number, stop.set)
@@ -131,7 +131,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the service."""
+    """A uvicorn server that leaves signals to the service."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -142,15 +142,15 @@ class _Server(uvicorn.Server):
 async def api_running(
     api: FastAPI, listening: socket.socket, *, proxies: Sequence[str] = (), request_seconds: float = REQUEST_SECONDS
 ) -> AsyncIterator[None]:
-    """Serve the API on a bound socket; only these proxies may say who calls."""
-    # As many descriptors as we may have, so that connections leave enough for the engine.
+    """Serve the API on a bound socket; trust the forwarded client address of these proxies only."""
+    # Raise the limit of descriptors, so that connections leave enough for the engine.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     config = uvicorn.Config(
         api,
-        http="h11",  # it bounds the head of a request; httptools takes a megabyte
+        http="h11",  # limits the size of a request's head; httptools accepts a megabyte
         h11_max_incomplete_event_size=65_536,
         ws="none",
         log_config=None,
@@ -179,17 +179,16 @@ async def api_running(
 
 
 async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
-    """Close connections whose request is not whole in time: uvicorn has no time-out for them."""
+    """Close connections whose request is not complete in time: uvicorn has no timeout for them."""
     waiting: dict[H11Protocol, tuple[object, float]] = {}
     while True:
         await asyncio.sleep(min(1.0, seconds / 4))
         now = asyncio.get_running_loop().time()
-        connections = [one for one in server.server_state.connections if isinstance(one, H11Protocol)]
-        cycles = {one: one.cycle for one in connections}
+        cycles = {one: one.cycle for one in server.server_state.connections if isinstance(one, H11Protocol)}
         waiting = {
             one: waiting[one] if one in waiting and waiting[one][0] is cycle else (cycle, now)
             for one, cycle in cycles.items()
-            if cycle is None or cycle.response_complete or cycle.more_body  # a request, or its rest, is still to come
+            if cycle is None or cycle.response_complete or cycle.more_body  # waits for a request or for its rest
         }
         for one, (_, since) in waiting.items():
             if now - since > seconds:
@@ -197,14 +196,14 @@ async def _close_unfinished(server: uvicorn.Server, seconds: float) -> None:
 
 
 async def serve_folder(folder: Path, port: int, on_start: Callable[[str], None]) -> None:
-    """Check the folder's trace and serve its pages until the task is cancelled."""
+    """Verify the folder's trace and serve its pages until the task is cancelled."""
     async with viewed_folder(folder) as (reader, checked):
         address = checked.venue.given.name
         show_names(checked.venue.ids)
         app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
         app.state.context = SimpleNamespace(settings=Settings.from_env({"CLARA_NETWORK": "local"}), reader=reader)
         app.state.streams, app.state.stopping = 0, asyncio.Event()
-        answer_errors(app)
+        add_error_handlers(app)
 
         @app.get("/")
         async def result() -> RedirectResponse:
@@ -220,7 +219,7 @@ async def serve_folder(folder: Path, port: int, on_start: Callable[[str], None])
 
         app.include_router(pages.router)
         app.mount("/static", pages.Assets(directory=STATIC), name="static")
-        with listening_on("127.0.0.1", port) as listening:
+        with bound_socket("127.0.0.1", port) as listening:
             async with api_running(app, listening):
                 on_start(f"http://127.0.0.1:{listening.getsockname()[1]}/")
                 await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Sentences about actions and their results; each interface gives its own names for the actions."""
+"""Sentences about actions and their results, with the action names of the interface that shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clara_eval.core.errors import ClaraError
 from clara_eval.documents import actions as documents
 from clara_eval.documents.results import EvalStatus, RankedEntry, StageProgress, Value
 
-Names = Mapping[str, str]  # how an interface names an action or argument; `{address}` is the challenge
+Names = Mapping[str, str]  # an interface's names for actions and arguments; may contain `{address}`, the challenge
 _LONG_NUMBER = re.compile(r"(?<![\w.,-])[1-9]\d{4,17}(?![\w,]|\.\d)")
 _NAME = re.compile(r"(?<![\w./])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w(])")
 SEE = {
@@ -63,13 +63,13 @@ OBJECTIONS = {
 }
 
 
-def write(template: str, names: Names, address: str | None = None, **values: str) -> str:
+def fill_template(template: str, names: Names, address: str | None = None, **values: str) -> str:
     named = {name: text.format(address=address or "ADDRESS") for name, text in names.items()}
     return template.format(**named, **values)
 
 
 def remedy_of(error: ClaraError, names: Names) -> str:
-    see = write(SEE[error.see], names, error.about) if error.see else ""
+    see = fill_template(SEE[error.see], names, error.about) if error.see else ""
     return f"{error.remedy} {see}".strip()
 
 
@@ -77,97 +77,96 @@ def error_text(error: ClaraError, names: Names) -> str:
     return f"{error.message} {remedy_of(error, names)}".strip()
 
 
-def acted(found: documents.ActResult, names: Names) -> documents.ActResult:
-    """Add what to do next."""
-    kind, deadline = found.action, found.details.get("deadline")
-    if kind == "challenge_submit" and found.details["agentId"] is None:
+def add_next_step(result: documents.ActResult, names: Names) -> documents.ActResult:
+    kind, deadline = result.action, result.details.get("deadline")
+    if kind == "challenge_submit" and result.details["agentId"] is None:
         kind = "register"
     moment = show_moment(deadline) if isinstance(deadline, int) else ""
-    step = write(NEXT_STEPS[kind], names, found.challenge, moment=moment)
+    step = fill_template(NEXT_STEPS[kind], names, result.challenge, moment=moment)
     following = {
-        "needs_confirmation": write(names["to_confirm"], names),
+        "needs_confirmation": fill_template(names["to_confirm"], names),
         "declined": HEADS["declined"],
         "unsigned": f"Sign and send the transactions in this order with your own wallet. {step}".strip(),
         "sent": step,
     }
-    return found.model_copy(update={"next": following[found.outcome]})
+    return result.model_copy(update={"next": following[result.outcome]})
 
 
-def acted_text(found: documents.ActResult, names: Names) -> str:
-    lines = [f"{write(HEADS[found.outcome], names)} {found.summary}"]
-    lines += [f"- {item.description} (to {item.to}, gas {item.gas or '?'})" for item in found.transactions]
-    lines += [f"- {item.description}: {item.explorerUrl or item.hash}" for item in found.sent]
-    lines += [f"Challenge: {found.challenge}"] if found.challenge else []
-    lines += [f"Page: {found.pageUrl}"] if found.pageUrl else []
-    lines += [f"Warning: {text}" for text in found.warnings]
-    return "\n".join(line for line in (*lines, found.next) if line)
+def action_text(result: documents.ActResult, names: Names) -> str:
+    lines = [f"{fill_template(HEADS[result.outcome], names)} {result.summary}"]
+    lines += [f"- {item.description} (to {item.to}, gas {item.gas or '?'})" for item in result.transactions]
+    lines += [f"- {item.description}: {item.explorerUrl or item.hash}" for item in result.sent]
+    lines += [f"Challenge: {result.challenge}"] if result.challenge else []
+    lines += [f"Page: {result.pageUrl}"] if result.pageUrl else []
+    lines += [f"Warning: {text}" for text in result.warnings]
+    return "\n".join(line for line in (*lines, result.next) if line)
 
 
-def objected(found: ObjectionResult, names: Names) -> ObjectionResult:
-    return found.model_copy(update={"next": write(OBJECTIONS[found.outcome], names, found.address)})
+def add_objection_step(result: ObjectionResult, names: Names) -> ObjectionResult:
+    return result.model_copy(update={"next": fill_template(OBJECTIONS[result.outcome], names, result.address)})
 
 
-def objected_text(found: ObjectionResult) -> str:
-    until = show_moment(found.objectionsUntil)
-    lines = [f"The result of {found.address} is announced: {found.traceDigest}. Submitters may object until {until}."]
-    if found.outcome == "announced":
-        lines += [f"{row.rank}. {row.address}: score {row.score}, {row.status}" for row in found.places]
-        lines += [found.margin] if found.margin else []
-    lines += [f"Objection received, about {found.about}."] if found.outcome == "objected" else []
-    return "\n".join([*lines, found.next])
+def objection_text(result: ObjectionResult) -> str:
+    until = show_moment(result.objectionsUntil)
+    lines = [f"The result of {result.address} is announced: {result.traceDigest}. Submitters may object until {until}."]
+    if result.outcome == "announced":
+        lines += [f"{row.rank}. {row.address}: score {row.score}, {row.status}" for row in result.places]
+        lines += [result.margin] if result.margin else []
+    lines += [f"Objection received, about {result.about}."] if result.outcome == "objected" else []
+    return "\n".join([*lines, result.next])
 
 
-def detail(found: documents.DetailResult, names: Names) -> documents.DetailResult:
-    problem = found.configProblem
-    return found.model_copy(update={"configProblem": write(CONFIG_PROBLEMS[problem], names) if problem else None})
+def explain_config(result: documents.DetailResult, names: Names) -> documents.DetailResult:
+    problem = fill_template(CONFIG_PROBLEMS[result.configProblem], names) if result.configProblem else None
+    return result.model_copy(update={"configProblem": problem})
 
 
-def meaning(found: documents.EvalStatusResult | EvalStatus) -> str:
-    """What the state means; an announced result is not being posted yet."""
-    if found.objectionsUntil is not None:
-        return f"The result is announced. Objections are taken until {show_moment(found.objectionsUntil)}."
-    return STATUS_MEANINGS[found.status]
+def status_meaning(result: documents.EvalStatusResult | EvalStatus) -> str:
+    """Return what the status means; an announced result is not being posted yet."""
+    if result.objectionsUntil is not None:
+        return f"The result is announced. Objections are taken until {show_moment(result.objectionsUntil)}."
+    return STATUS_MEANINGS[result.status]
 
 
-def status(found: documents.EvalStatusResult, names: Names) -> documents.EvalStatusResult:
-    told = {"moment": show_moment(found.moment), "wait": show_wait(found.moment), "meaning": meaning(found)}
-    explanation = write(PHASES[found.phase], names, found.address, **told)
-    return found.model_copy(update={"explanation": explanation})
+def explain_status(result: documents.EvalStatusResult, names: Names) -> documents.EvalStatusResult:
+    values = {"moment": show_moment(result.moment), "wait": show_wait(result.moment), "meaning": status_meaning(result)}
+    explanation = fill_template(PHASES[result.phase], names, result.address, **values)
+    return result.model_copy(update={"explanation": explanation})
 
 
-def leaderboard(found: documents.LeaderboardResult, names: Names) -> documents.LeaderboardResult:
-    return found.model_copy(update={"trace": found.trace or write("{trace}", names, found.address)})
+def add_trace(result: documents.LeaderboardResult, names: Names) -> documents.LeaderboardResult:
+    return result.model_copy(update={"trace": result.trace or fill_template("{trace}", names, result.address)})
 
 
-def score(found: documents.ScoreResult, names: Names) -> documents.ScoreResult:
-    trace = found.trace or write("{trace}", names, found.address)
-    at, claimable = found.claimableAt, "No prize to claim."
+def explain_score(result: documents.ScoreResult, names: Names) -> documents.ScoreResult:
+    trace = result.trace or fill_template("{trace}", names, result.address)
+    at, claimable = result.claimableAt, "No prize to claim."
     if at is not None:
         when = "now with {claim}, unless it was already" if at == 0 else f"from {show_moment(at)} with {{claim}}"
-        claimable = write(f"The prize can be claimed {when}.", names, found.address)
-    return found.model_copy(update={"why": _why(found), "trace": trace, "claimable": claimable})
+        claimable = fill_template(f"The prize can be claimed {when}.", names, result.address)
+    return result.model_copy(update={"why": _score_summary(result), "trace": trace, "claimable": claimable})
 
 
-def readable(name: str) -> str:
-    """The name of a feature or test for people: `metric_batch_gas` is "Batch gas"."""
-    told = name.removeprefix("metric_").replace("_", " ")
-    return told[:1].upper() + told[1:]
+def feature_label(name: str) -> str:
+    """Return the name of a feature or test for people: `metric_batch_gas` becomes "Batch gas"."""
+    label = name.removeprefix("metric_").replace("_", " ")
+    return label[:1].upper() + label[1:]
 
 
 def plain(text: str) -> str:
-    """A judge's reason or a flag for people: names of features as words, long numbers with their thousands apart."""
-    told = _NAME.sub(lambda found: found.group().removeprefix("metric_").replace("_", " "), text)
-    return _LONG_NUMBER.sub(lambda found: f"{int(found.group()):,}", told)
+    """Write the feature names in a reason or flag as words, and long numbers with thousands separators."""
+    named = _NAME.sub(lambda match: match.group().removeprefix("metric_").replace("_", " "), text)
+    return _LONG_NUMBER.sub(lambda match: f"{int(match.group()):,}", named)
 
 
-def fact(value: Value) -> str:
+def show_value(value: Value) -> str:
     if value is None or isinstance(value, bool):
         return {None: "unknown", True: "yes", False: "no"}[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _why(found: documents.ScoreResult) -> str:
-    standing, rival, run = found.standing, found.closestRival, found.standing.executed
+def _score_summary(result: documents.ScoreResult) -> str:
+    standing, rival, run = result.standing, result.closestRival, result.standing.executed
     parts = [f"Rank {standing.rank}"]
     if standing.status == "rejected":
         parts = ["The submission was rejected and ranks after all that were compared; see its reason"]
@@ -184,34 +183,34 @@ def _why(found: documents.ScoreResult) -> str:
     if standing.tiedWith:
         parts.append(f"tied with {', '.join(standing.tiedWith)}: among equals the earlier submission is first")
     if rival is not None:
-        against = [game.result for game in found.games if game.rival == rival.address]
+        against = [game.result for game in result.games if game.rival == rival.address]
         met = f", {against.count('won')} of {len(against)} comparisons won against it" if against else ""
         parts.append(f"closest rival {rival.address} at rank {rival.rank}{met}")
     return "; ".join(parts) + "."
 
 
 def interval(row: RankedEntry) -> str:
-    """`1470 to 1530`, with the rating in it; nothing for an exact rating, as by rules."""
+    """Return a range like `1470 to 1530` that includes the rating; empty for an exact rating, as by rules."""
     if row.elo is None or row.low is None or row.high is None or row.low == row.high:
         return ""
     return f"{min(row.low, row.elo):.0f} to {max(row.high, row.elo):.0f}"
 
 
-def tried_text(found: TryResult) -> str:
-    lines = [f"Measured here for {found.challengeAddress}, harness: {found.harness}."]
-    tests = [call for call in found.calls if call["kind"] == "test"]
+def trial_text(result: TryResult) -> str:
+    lines = [f"Measured here for {result.challengeAddress}, harness: {result.harness}."]
+    tests = [call for call in result.calls if call["kind"] == "test"]
     failed = [str(call["name"]) for call in tests if call["outcome"] != "passed"]
-    if failed and found.outcome:
-        lines.append(f"{len(failed)} of {len(tests)} tests failed: {', '.join(failed)}. {found.detail}".rstrip())
-    elif found.outcome == "passed":
+    if failed and result.outcome:
+        lines.append(f"{len(failed)} of {len(tests)} tests failed: {', '.join(failed)}. {result.detail}".rstrip())
+    elif result.outcome == "passed":
         lines.append(f"All {len(tests)} tests passed." if tests else "It ran.")
-    elif found.outcome:
-        lines.append(f"It {found.outcome.replace('_', ' ')}: {found.detail}")
-    lines += [f"  {name:28} {fact(value)}" for name, value in found.features.items()]
-    lines += [f"Read by a model, not measured: {', '.join(found.readByModel)}."] if found.readByModel else []
-    if found.harness == "hidden":
+    elif result.outcome:
+        lines.append(f"It {result.outcome.replace('_', ' ')}: {result.detail}")
+    lines += [f"  {name:28} {show_value(value)}" for name, value in result.features.items()]
+    lines += [f"Read by a model, not measured: {', '.join(result.readByModel)}."] if result.readByModel else []
+    if result.harness == "hidden":
         lines.append("The hidden harness is run after the deadline; this says nothing about it.")
-    return "\n".join([*lines, *([found.logs["text"]] if found.logs else [])])
+    return "\n".join([*lines, *([result.logs["text"]] if result.logs else [])])
 
 
 def stage_text(stage: StageProgress) -> str:

@@ -45,7 +45,7 @@ from clara_eval.documents.store_keys import (
     scores_key,
     status_key,
 )
-from clara_eval.interfaces.api.challenge_view import around_line, leaderboard_of, timeline
+from clara_eval.interfaces.api.challenge_view import entries_near_pay_line, leaderboard_page, timeline
 from clara_eval.interfaces.api.limits import MAX_BODY_BYTES, Rate, Rates
 from clara_eval.interfaces.api.templating import STATIC, asset, coded, money, share, shortened
 from clara_eval.interfaces.cli import app as program
@@ -408,10 +408,10 @@ async def test_the_board_of_a_large_field(service: Service) -> None:
     """Pages share one scale and one pay line, and side by side stand the best and those around the line."""
     scores = await read(service.store, CHAIN, Scores, scores_key(LARGE))
     assert scores is not None
-    (rows, first), (_, last) = leaderboard_of(scores, 1), leaderboard_of(scores, 20)
+    (rows, first), (_, last) = leaderboard_page(scores, 1), leaderboard_page(scores, 20)
     assert (first["line"], first["paid"], first["pages"]) == (last["line"], 25, 20)
     assert [row.address for row in rows].index(str(first["below"])) == 25
-    chosen = around_line(scores, 8)
+    chosen = entries_near_pay_line(scores, 8)
     assert len(set(chosen)) == 8
     assert {account(0), account(24), account(25)} <= set(chosen)
 

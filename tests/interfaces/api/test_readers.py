@@ -15,11 +15,11 @@ from starlette.routing import Route
 from starlette.types import Message
 
 from clara_eval.interfaces.api.limits import (
-    MOST_BYTES,
-    PASSES,
-    Compressed,
-    KeptAnswers,
-    ReadersMiddleware,
+    LOOP_PASSES,
+    MAX_CACHE_BYTES,
+    PacingMiddleware,
+    PageCompression,
+    ResponseCache,
     trace_response,
 )
 
@@ -30,7 +30,7 @@ class Site:
     def __init__(self, words: str = "words ") -> None:
         self.made, self.words = 0, words
         routes = [Route("/page", self._page), Route("/operator", self._page), Route("/api/long/eval-trace", self._long)]
-        self._app = ReadersMiddleware(Compressed(Starlette(routes=routes)))
+        self._app = PacingMiddleware(PageCompression(Starlette(routes=routes)))
 
     async def _page(self, _request: Request) -> Response:
         self.made += 1
@@ -39,7 +39,7 @@ class Site:
     async def _long(self, _request: Request) -> Response:
         async def parts() -> AsyncIterator[bytes]:
             for _ in range(12):
-                yield b"x" * (MOST_BYTES // 32)
+                yield b"x" * (MAX_CACHE_BYTES // 32)
 
         return StreamingResponse(parts(), media_type="application/json")
 
@@ -78,7 +78,7 @@ async def test_the_engine_runs_between_requests() -> None:
     running.cancel()
     assert {status for status, _, _ in answers} == {200}
     assert site.made == 200
-    assert passes >= 200 * PASSES
+    assert passes >= 200 * LOOP_PASSES
 
 
 async def test_a_page_that_many_ask_for_is_made_once() -> None:
@@ -113,12 +113,12 @@ async def test_pages_have_validators_and_are_compressed() -> None:
 async def test_what_is_too_long_to_keep_is_passed_on() -> None:
     """A stream of many megabytes arrives whole."""
     status, _, body = await Site().get("/api/long/eval-trace")
-    assert (status, len(body)) == (200, 12 * (MOST_BYTES // 32))
+    assert (status, len(body)) == (200, 12 * (MAX_CACHE_BYTES // 32))
 
 
 async def test_a_trace_is_read_and_compressed_once() -> None:
     """The second reader of a digest gets the kept bytes; its store is not asked."""
-    kept: KeptAnswers = {}
+    kept: ResponseCache = {}
     asked = 0
 
     async def pieces() -> AsyncIterator[str]:

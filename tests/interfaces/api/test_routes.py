@@ -388,8 +388,8 @@ async def test_the_key_is_not_in_memory_as_text() -> None:
     """Only a digest of the admin key is kept, and a short key is refused at the start."""
     key = AdminKey(Settings.from_env({"CLARA_ADMIN_API_KEY": ADMIN}).admin_api_key)
     assert ADMIN not in repr(vars(key))
-    assert key.fits(ADMIN)
-    assert not key.fits(None)
+    assert key.matches(ADMIN)
+    assert not key.matches(None)
     with pytest.raises(ConfigError, match="shorter than 16"):
         AdminKey(Settings.from_env({"CLARA_ADMIN_API_KEY": "short"}).admin_api_key)
 

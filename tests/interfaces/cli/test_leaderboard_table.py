@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from clara_eval.documents.results import LeaderboardRow, Margin, Token
-from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, bar_of, print_leaderboard, table_lines
+from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, draw_bar, print_leaderboard, table_lines
 
 USDC = Token(address="0x" + "1" * 40, symbol="USDC", decimals=6, isKnown=True)
 MARGIN = Margin(place=3, probability=0.82, word="uncertain", sentence="82 % sure.", setChance=0.8)
@@ -55,7 +55,7 @@ METRICS = LeaderboardTable(
 @pytest.mark.parametrize("leaderboard", [PLAIN, NAMED, RUN, METRICS], ids=["plain", "named", "run", "metrics"])
 def test_no_line_wraps_and_no_number_is_cut(leaderboard: LeaderboardTable, width: int) -> None:
     """Every place is one line that fits, with its rank, its whole rating and its whole prize."""
-    lines = [line.plain for line in table_lines(leaderboard, leaderboard.ranked, width)]
+    lines = [line.plain for line in table_lines(leaderboard, leaderboard.rows, width)]
     assert len(lines) == 9
     assert all(cell_len(line) <= width for line in lines)
     for rank, line in enumerate((line for line in lines[1:] if "above this line" not in line), start=1):
@@ -67,10 +67,10 @@ def test_no_line_wraps_and_no_number_is_cut(leaderboard: LeaderboardTable, width
 
 def test_what_was_run_is_shown_at_eighty_columns() -> None:
     """Tests and gas stand beside the rating on the narrowest usual terminal; a wide one shows everything."""
-    heading, first = (line.plain for line in table_lines(RUN, RUN.ranked, 80)[:2])
+    heading, first = (line.plain for line in table_lines(RUN, RUN.rows, 80)[:2])
     assert heading.split()[:4] == ["#", "entry", "tests", "gas"]
     assert ("12/12" in first, "1,020,931" in first, "●" in first) == (True, True, True)
-    wide = table_lines(RUN, RUN.ranked, 140)[0].plain
+    wide = table_lines(RUN, RUN.rows, 140)[0].plain
     assert wide.split() == [
         "#",
         "entry",
@@ -86,7 +86,7 @@ def test_what_was_run_is_shown_at_eighty_columns() -> None:
         "range",
         "prize",
     ]
-    assert "batch gas" in table_lines(METRICS, METRICS.ranked, 140)[0].plain
+    assert "batch gas" in table_lines(METRICS, METRICS.rows, 140)[0].plain
 
 
 def test_the_pay_line_stands_between_the_paid_and_the_others() -> None:
@@ -139,9 +139,9 @@ def test_a_thousand_places_are_not_printed_at_once() -> None:
 
 def test_a_bar_stays_in_its_place() -> None:
     """Ends and middle are on the shared scale, whatever the numbers are."""
-    assert bar_of(0, 5, 10, (0, 10), 11) == "├────●────┤"
-    assert bar_of(5, 5, 5, (5, 5), 11).strip() == "●"
-    assert len(bar_of(-100, 0, 900, (0, 10), 11)) == 11
+    assert draw_bar(0, 5, 10, (0, 10), 11) == "├────●────┤"
+    assert draw_bar(5, 5, 5, (5, 5), 11).strip() == "●"
+    assert len(draw_bar(-100, 0, 900, (0, 10), 11)) == 11
 
 
 def test_ratings_without_doubt_are_called_exact() -> None:

@@ -139,7 +139,7 @@ def test_an_approval_shows_at_once_in_the_status(stored: str) -> None:
 def test_an_announced_result_is_not_called_posting() -> None:
     """While objections are taken, every interface says so and until when."""
     found = EvalStatus(status="publishing", progress=91, objectionsUntil=1_800_000_000)
-    assert words.meaning(found) == "The result is announced. Objections are taken until 2027-01-15 08:00:00 UTC."
+    assert words.status_meaning(found) == "The result is announced. Objections are taken until 2027-01-15 08:00:00 UTC."
 
 
 async def test_status_and_trace_ask_the_service_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ async def test_unsigned_transactions_have_checksummed_addresses(local_chain: Loc
 
     settings = Settings.from_env(agent_environment(local_chain, None, tmp_path / "none.db"))
     async with open_caller(settings) as caller:
-        found = words.acted(await perform(caller, Action("claim/x", plan), confirmed="unasked"), NAMES)
+        found = words.add_next_step(await perform(caller, Action("claim/x", plan), confirmed="unasked"), NAMES)
     assert [one.to for one in found.transactions] == [to]
 
 

@@ -36,7 +36,7 @@ def test_every_command_and_tool_of_a_sentence_exists() -> None:
 @pytest.mark.parametrize("template", SENTENCES)
 def test_every_sentence_can_be_written(template: str, names: words.Names) -> None:
     """No sentence needs a name that an interface lacks."""
-    written = words.write(template, names, ADDRESS, moment="now", wait="1 h", meaning="It waits.")
+    written = words.fill_template(template, names, ADDRESS, moment="now", wait="1 h", meaning="It waits.")
     assert "{" not in written
 
 

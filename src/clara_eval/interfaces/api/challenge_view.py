@@ -1,4 +1,4 @@
-"""The values of the pages of one challenge, of its entries, and of the comparisons of two."""
+"""Template values for the pages of a challenge, of its entries, and of comparisons of two entries."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from clara_eval.interfaces.api.context import known_address
 from clara_eval.interfaces.api.templating import Phase
 
 T = TypeVar("T")
-PAGE_ROWS = 50
-KEY_FACTS = 2
+PAGE_ROWS = 50  # of the leaderboard
+KEY_FACTS = 2  # facts shown in each row of the leaderboard
 SIDE_BY_SIDE = 8  # entries whose facts are shown side by side
-MATRIX = 12  # entries in the win matrix; all comparisons are on the entries' pages
-RIVALS = 24  # nearest rivals whose comparisons are shown
-MOST_LINES = 1_500  # lines of a submission on its page; the download has all
-Verdicts = list[tuple[results.Outcome, bool, results.Pairwise]]  # how it ended, whether shown first, the comparison
+MATRIX_ENTRIES = 12  # in the win matrix; the pages of the entries have all comparisons
+SHOWN_RIVALS = 24  # nearest rivals whose comparisons are shown
+SHOWN_LINES = 1_500  # of a submission on its page; the download has all lines
+Verdicts = list[tuple[results.Outcome, bool, results.Pairwise]]  # outcome, whether shown first, the comparison
 
 
 class Card(NamedTuple):
@@ -45,8 +45,8 @@ def card_of(row: ChallengeSummary, now: float) -> Card:
     return Card(row, wording.phase(row, now))
 
 
-def paged(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int, int]:
-    """The rows of a page, its number within the bounds, and how many pages there are."""
+def paginate(rows: Sequence[T], page: int, size: int) -> tuple[Sequence[T], int, int]:
+    """Return the rows of a page, its number within bounds, and the number of pages."""
     pages = max(1, -(-len(rows) // size))
     page = min(max(1, page), pages)
     return rows[(page - 1) * size : page * size], page, pages
@@ -59,8 +59,8 @@ BOARD_SORTS: dict[str, Callable[[LeaderboardRow], float]] = {
 }
 
 
-def leaderboard_of(scores: Scores, page: int, sort: str = "") -> tuple[Sequence[LeaderboardRow], dict[str, object]]:
-    """The rows of one page, and what is drawn around them; bars are left end, width and rating, in percent."""
+def leaderboard_page(scores: Scores, page: int, sort: str = "") -> tuple[Sequence[LeaderboardRow], dict[str, object]]:
+    """Return the rows of one page and its other values; a bar is left end, width and rating, in percent."""
     ranked, paid = scores.ranked, sum(row.is_paid for row in scores.ranked)
     low = min((row.low for row in ranked if row.low is not None), default=0.0)
     high = max((row.high for row in ranked if row.high is not None), default=1.0)
@@ -74,16 +74,16 @@ def leaderboard_of(scores: Scores, page: int, sort: str = "") -> tuple[Sequence[
         left = at(row.low)
         return left, 0.0 if row.low == row.high else round(max(0.8, at(row.high) - left), 2), at(row.elo)
 
-    line = None  # half-way between the last that is paid and the first that is not
+    line = None  # the pay line, half-way between the last paid and the first unpaid rating
     if 0 < paid < len(ranked):
         last, following = ranked[paid - 1].elo, ranked[paid].elo
         line = at((last + following) / 2) if last is not None and following is not None else None
     is_sorted = sort in BOARD_SORTS
-    rows, page, pages = paged(sorted(ranked, key=BOARD_SORTS[sort]) if is_sorted else ranked, page, PAGE_ROWS)
+    rows, page, pages = paginate(sorted(ranked, key=BOARD_SORTS[sort]) if is_sorted else ranked, page, PAGE_ROWS)
     return rows, {
         "rows": rows,
         "bars": {row.address: bar(row) for row in rows},
-        # no pay line among rows in another order
+        # The pay line only makes sense in the order of ranks.
         "below": ranked[paid].address if 0 < paid < len(ranked) and not is_sorted else None,
         "podium": [row for row in ranked[:3] if row.is_paid],
         "rejected": [row for row in scores.rankings if not row.is_ranked],
@@ -96,8 +96,8 @@ def leaderboard_of(scores: Scores, page: int, sort: str = "") -> tuple[Sequence[
     }
 
 
-def around_line(scores: Scores, most: int) -> list[str]:
-    """The best, and those on both sides of the pay line."""
+def entries_near_pay_line(scores: Scores, most: int) -> list[str]:
+    """Return the best entries and those on both sides of the pay line."""
     ranked, half = scores.ranked, most // 2
     paid = sum(row.is_paid for row in ranked)
     near = max(half, min(paid - half // 2, len(ranked) - half))
@@ -121,7 +121,7 @@ async def challenge_view(
     now = time.time()
     scores = found.leaderboard
     if scores is not None:
-        # The summary may be of a block before the last entry; the ranking has all of them.
+        # The summary may be older than the last entry; the ranking has all entries.
         found.submissionCount = max(found.submissionCount, len(scores.rankings))
     created, claims = await reader.history(address)
     approval = await approval_of(reader, address) if scores else ""
@@ -147,27 +147,30 @@ async def challenge_view(
     }
     if scores is None:
         return values
-    text = wanted.strip().lower()  # how an entry's address begins, or its agent's id
+    text = wanted.strip().lower()  # the start of an entry's address, or its agent's id
     by_address = text.startswith("0x") and len(text) > 3
     fitting = [row for row in scores.rankings if (row.address[: len(text)] if by_address else str(row.agentId)) == text]
     at = fitting[0].address if fitting else None
     place = next((place for place, row in enumerate(scores.ranked) if row.address == at), None)
     number = number if place is None else place // PAGE_ROWS + 1
-    return values | {"wanted": wanted, "at": at, "sort": sort} | await _result(reader, address, scores, number, sort)
+    result = await _result_values(reader, address, scores, number, sort)
+    return values | result | {"wanted": wanted, "at": at, "sort": sort}
 
 
-async def _result(reader: ResultReader, address: Address, scores: Scores, number: int, sort: str) -> dict[str, object]:
+async def _result_values(
+    reader: ResultReader, address: Address, scores: Scores, number: int, sort: str
+) -> dict[str, object]:
     judging = await reader.judging(address, scores)
-    weights = weights_of(judging)
-    near, matrix = around_line(scores, SIDE_BY_SIDE), around_line(scores, MATRIX)
-    rows, leaderboard = leaderboard_of(scores, number, sort)
+    weights = feature_weights(judging)
+    near, matrix = entries_near_pay_line(scores, SIDE_BY_SIDE), entries_near_pay_line(scores, MATRIX_ENTRIES)
+    rows, leaderboard = leaderboard_page(scores, number, sort)
     facts = await reader.features_of(address, scores, list(dict.fromkeys([*near, *(row.address for row in rows)])))
-    fact_names, beside = key_facts(rows, facts, {feature.name: share for feature, share in weights})
-    # A poster may have asked for rules although the operator has a jury.
+    fact_names, row_facts = key_facts(rows, facts, {feature.name: share for feature, share in weights})
+    # Prefer the judges that compared: a poster can ask for rules although the operator has models.
     compared = [judge.judge for judge in scores.consistency.judges] if scores.consistency else []
     return {
         "scores": scores,
-        "leaderboard": {**leaderboard, "fact_names": fact_names, "facts": beside},
+        "leaderboard": {**leaderboard, "fact_names": fact_names, "facts": row_facts},
         "judging": judging,
         "judged_by": compared or list(judging.judges if judging else ()),
         "weights": weights,
@@ -175,30 +178,30 @@ async def _result(reader: ResultReader, address: Address, scores: Scores, number
         "facts": facts,
         "feature_names": feature_names(weights, facts),
         "matrix": matrix,
-        "cells": cells_of(await reader.comparisons_among(address, scores, matrix)),
+        "cells": win_matrix(await reader.comparisons_among(address, scores, matrix)),
     }
 
 
-def weights_of(judging: JudgingBasis | None) -> list[tuple[Feature, float]]:
-    """The judged features with their share of all weight, the heaviest first."""
+def feature_weights(judging: JudgingBasis | None) -> list[tuple[Feature, float]]:
+    """Return the judged features with their share of the total weight, the heaviest first."""
     judged = judging.schema.judged if judging else ()
     total = sum(feature.weight for feature in judged) or 1.0
     return sorted(((feature, feature.weight / total) for feature in judged), key=lambda pair: -pair[1])
 
 
 def feature_names(weights: list[tuple[Feature, float]], facts: dict[str, Features]) -> list[str]:
-    """The judged facts, the heaviest first; without a schema by name."""
-    known = [feature.name for feature, _ in weights]
-    told = {name for found in facts.values() for name in found.features}
-    return [name for name in known if name in told] + sorted(told.difference(known))
+    """Return the names of the facts: judged ones by weight, then the others by name."""
+    judged = [feature.name for feature, _ in weights]
+    present = {name for found in facts.values() for name in found.features}
+    return [name for name in judged if name in present] + sorted(present.difference(judged))
 
 
 def key_facts(
     rows: Sequence[LeaderboardRow], facts: dict[str, Features], weights: dict[str, float]
 ) -> tuple[list[str], dict[str, list[Value]]]:
-    """Names and values of the facts beside the rows.
+    """Return the names and values of the facts shown in the rows.
 
-    Of a round that was run: tests, and the first metric, else gas or fuel. Else those of most weight that differ.
+    After a harness run: tests and the first metric (or gas or fuel); otherwise the heaviest facts that differ.
     """
     known: dict[str, dict[str, Value]] = {}
     if runs := {row.address: row.executed for row in rows if row.executed is not None}:
@@ -209,21 +212,21 @@ def key_facts(
             known[address] = {**run.metrics, "tests": tests, "gas": run.gas, "fuel": run.fuel}
     else:
         known = {address: one.features for address, one in facts.items()}
-        told = dict.fromkeys(name for features in known.values() for name in features)
-        differing = [name for name in told if len({features.get(name) for features in known.values()}) > 1]
+        present = dict.fromkeys(name for features in known.values() for name in features)
+        differing = [name for name in present if len({features.get(name) for features in known.values()}) > 1]
         names = sorted(differing, key=lambda name: -weights.get(name, 1.0))[:KEY_FACTS]
     return names, {row.address: [known.get(row.address, {}).get(name) for name in names] for row in rows}
 
 
-def cells_of(games: Played) -> dict[tuple[str, str], tuple[float, int]]:
-    """Points of the row's entry and the number of comparisons, both orders together."""
+def win_matrix(games: Played) -> dict[tuple[str, str], tuple[float, int]]:
+    """Return points of the first entry and number of comparisons by pair, both orders together."""
     points = {"won": 1.0, "lost": 0.0, "tie": 0.5}
     found: dict[tuple[str, str], list[float]] = {}
     for (first, second), game in games.items():
         for one, other in ((first, second), (second, first)):
             if (result := game.outcome(shown_first=one == first)) != "undecided":
                 found.setdefault((one, other), []).append(points[result])
-    return {pair: (sum(list_), len(list_)) for pair, list_ in found.items()}
+    return {pair: (sum(scores), len(scores)) for pair, scores in found.items()}
 
 
 def timeline(
@@ -243,7 +246,7 @@ def timeline(
         return [*steps, Step(phase.label, None, "done", phase.sentence)]
     judged = "done" if posted or found.evaluation.progress == 100 else "now" if closed else "next"
     started = found.evaluation.startedAt if closed else None
-    if started and posted and started > posted:  # this machine's clock is ahead of the chain's
+    if started and posted and started > posted:  # the clock of this machine is ahead of the chain
         started = None
     said = "" if posted or not closed else "Under way." if phase.tone == "busy" else phase.sentence
     steps.append(Step("Scoring", started, judged, said))
@@ -258,10 +261,10 @@ def timeline(
         Step("Scores posted", posted, "done", by, scores.txHash if scores else None),
         Step("Final" if final else "Finalizes", posted + FINALIZATION_SECONDS, "done" if final else "now", free),
     ]
-    return [*steps, *(_claimed(found, claims) if final else [Step("Claimed", None, "next")])]
+    return [*steps, *(_claim_steps(found, claims) if final else [Step("Claimed", None, "next")])]
 
 
-def _claimed(found: ChallengeSummary, claims: results.PrizeClaims | None) -> list[Step]:
+def _claim_steps(found: ChallengeSummary, claims: results.PrizeClaims | None) -> list[Step]:
     taken, of = (claims.claims, claims.winners) if claims else ([], found.winnerCount)
     shown = [Step("Claimed", claim.at, "done", "", claim.txHash, claim.address, claim.amount) for claim in taken[-5:]]
     if left := of - len(taken):
@@ -270,12 +273,12 @@ def _claimed(found: ChallengeSummary, claims: results.PrizeClaims | None) -> lis
 
 
 async def posted_scores(reader: ResultReader, address: Address, *, admin: bool) -> tuple[ChallengeDetail, Scores]:
-    """The challenge and its ranking; NotPublic before the post."""
+    """Return the challenge and its ranking; raise NotPublic before the post."""
     found = await reader.detail(address, admin=admin)
     return found, found.leaderboard or await reader.leaderboard(address, admin=admin)
 
 
-def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
+def find_row(scores: Scores, account: str, address: Address) -> LeaderboardRow:
     row = next((row for row in scores.rankings if row.address == account), None)
     if row is None:
         raise NotFound(f"{account} has no entry in {address}.", remedy="The leaderboard names every entry.")
@@ -285,18 +288,18 @@ def row_of(scores: Scores, account: str, address: Address) -> LeaderboardRow:
 async def entry_view(
     reader: ResultReader, address: Address, account: Address, against: str, *, admin: bool = False
 ) -> dict[str, object]:
-    """One entry beside the rival at the pay line; its submission beside that of `against`, if somebody is named."""
+    """Compare an entry with the rival at the pay line, and its submission with that of `against` if given."""
     rival = known_address(against) if against else None
     found, scores = await posted_scores(reader, address, admin=admin)
-    row = row_of(scores, account, address)
+    row = find_row(scores, account, address)
     ranked = scores.ranked
     others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
-    rivals = sorted(others, key=lambda one: (abs((one.rank or 0) - (row.rank or 0)), one.rank or 0))[:RIVALS]
+    rivals = sorted(others, key=lambda one: (abs((one.rank or 0) - (row.rank or 0)), one.rank or 0))[:SHOWN_RIVALS]
     games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
     across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
     target = across[0 if row.is_paid else -1] if across else None  # the rival at the pay line
     facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
-    weights = weights_of(await reader.judging(address, scores))
+    weights = feature_weights(await reader.judging(address, scores))
     return {
         "found": found,
         "row": row,
@@ -304,40 +307,42 @@ async def entry_view(
         "facts": facts.get(account),
         "feature_names": feature_names(weights, facts),
         "target": target,
-        "gaps": gaps(account, target, facts, weights),
+        "gaps": compare_facts(account, target, facts, weights),
         "change": await reader.place_change(address, scores, account),
-        "matches": matches(row, rivals, games),
+        "matches": verdicts_by_rival(row, rivals, games),
         "flags": [flag for flag in scores.flags if flag.account == account],
-        **await _work(reader, address, scores, row, rival or (target.address if target else None)),
+        **await _submission_values(reader, address, scores, row, rival or (target.address if target else None)),
     }
 
 
-async def _work(
+async def _submission_values(
     reader: ResultReader, address: Address, scores: Scores, row: LeaderboardRow, rival: str | None
 ) -> dict[str, object]:
-    """The submission, its tests, and the difference to a rival: the one at the pay line, or the one it is like."""
+    """Return the submission, its tests, and its diff to `rival`, or else to the entry that it copies."""
     work = (await submitted_work(reader, address, scores, [row.address])).get(row.address)
     like = work.like if work and not row.is_ranked else ""
     chosen = rival if rival != row.address else None
     found = await submitted_work(reader, address, scores, [one for one in (chosen or like,) if one])
     other, text = next(iter(found.values()), None), work.text if work else None
-    told = other.text if other else None
-    is_known = text is not None and told is not None
+    other_text = other.text if other else None
+    is_known = text is not None and other_text is not None
     return {
         "work": work,
         "lines": text.splitlines() if text else [],
-        "most_lines": MOST_LINES,
+        "most_lines": SHOWN_LINES,
         "is_private": reader.traces_public == "never",
         "posted_by": None if scores.traceDigest else scores.postedBy or "somebody else",
         "rival": next(iter(found), None) if is_known else None,
         "others": {call["name"]: call for call in other.calls} if other else {},
-        "is_equal": text == told,
-        "difference": await asyncio.to_thread(difference, told or "", text or "") if is_known else [],
+        "is_equal": text == other_text,
+        "difference": await asyncio.to_thread(difference, other_text or "", text or "") if is_known else [],
     }
 
 
-def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) -> list[tuple[LeaderboardRow, Verdicts]]:
-    """The rivals that it met, with both verdicts about each."""
+def verdicts_by_rival(
+    row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played
+) -> list[tuple[LeaderboardRow, Verdicts]]:
+    """Return the rivals that the entry was compared with, and the verdicts about each."""
     found: dict[str, Verdicts] = {}
     for (first, second), game in games.items():
         is_first = first == row.address
@@ -346,10 +351,10 @@ def matches(row: LeaderboardRow, rivals: list[LeaderboardRow], games: Played) ->
     return [(rival, found[rival.address]) for rival in rivals if rival.address in found]
 
 
-def gaps(
+def compare_facts(
     account: str, target: LeaderboardRow | None, facts: dict[str, Features], weights: list[tuple[Feature, float]]
 ) -> list[dict[str, object]]:
-    """Fact by fact against another entry, the heaviest first, and which of the two is ahead."""
+    """Compare two entries fact by fact, the heaviest first, and say which one is ahead."""
     if target is None or account not in facts or target.address not in facts:
         return []
     found: list[dict[str, object]] = []
@@ -361,7 +366,7 @@ def gaps(
 
 
 def is_ahead(feature: Feature, own: Value, other: Value) -> bool | None:
-    """Whether the first value is better in the poster's direction; None if that cannot be said."""
+    """Return whether the first value is better by the poster's direction; None if equal or not comparable."""
     if own == other or own is None or other is None or feature.better is None:
         return None
     if feature.type == "enum":
@@ -378,20 +383,20 @@ async def game_view(
     reader: ResultReader, address: Address, one: Address, other: Address, *, admin: bool = False
 ) -> dict[str, object]:
     found, scores = await posted_scores(reader, address, admin=admin)
-    left, right = row_of(scores, one, address), row_of(scores, other, address)
+    left, right = find_row(scores, one, address), find_row(scores, other, address)
     games = await reader.comparisons_of(address, scores, one, [other])
     if not games:
         raise NotFound(
             f"No comparison of {one} with {other} is recorded here.", remedy="Not every pair meets in a large field."
         )
     facts = await reader.features_of(address, scores, [one, other])
-    weights = weights_of(await reader.judging(address, scores))
+    weights = feature_weights(await reader.judging(address, scores))
     has_model = any(vote.judge != "rules" for game in games.values() for vote in game.votes)
     return {
         "found": found,
         "left": left,
         "right": right,
         "games": games,
-        "pair": gaps(one, right, facts, weights),
+        "pair": compare_facts(one, right, facts, weights),
         "exchanges": await exchanges(reader, address, scores, one, other) if has_model else [],
     }

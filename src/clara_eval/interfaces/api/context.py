@@ -1,7 +1,7 @@
-"""What routes and pages share: the context, the administrator's key, event streams, and errors as answers.
+"""Shared parts of routes and pages: the context, the admin key, event streams, and error responses.
 
-Errors are RFC 9457 problem documents, or a page if a browser asks for one. Invariant: an unexpected error is a 500 that
-says nothing about the inside; the log has all of it.
+Errors are RFC 9457 problem documents, or a page if a browser asks for one.
+Invariant: an unexpected error is a 500 without internal details; the log has them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from clara_eval.service.metrics import Metrics, ServiceHealth
 if TYPE_CHECKING:
     from clara_eval.service.requests import ServiceRequests
 
-MOST_STREAMS = 256
-AGENTS_SECONDS = 30.0  # how long a table of agents is kept: it reads every result
+MAX_STREAMS = 256
+AGENTS_SECONDS = 30.0  # how long the table of agents is cached, because it reads every result
 AgentOrder = Literal["earned", "won", "entered", "id"]
 
 
@@ -48,7 +48,7 @@ class ApiContext:
     settings: Settings
     reader: ResultReader
     metrics: Metrics
-    pulse: ServiceHealth
+    health: ServiceHealth
     engine: ServiceRequests
 
 
@@ -65,7 +65,7 @@ def settings_of(request: Request) -> Settings:
 
 
 def known_address(text: str) -> Address:
-    """An address from a path; what is none is not found."""
+    """Parse an address from a path; raise NotFound if it is not one."""
     try:
         return to_address(text)
     except errors.BadInput:
@@ -74,27 +74,27 @@ def known_address(text: str) -> Address:
 
 Context = Annotated[ApiContext, Depends(context_of)]
 Reader = Annotated[ResultReader, Depends(reader_of)]
-Configured = Annotated[Settings, Depends(settings_of)]
-Known = Annotated[Address, AfterValidator(known_address)]
+ServiceSettings = Annotated[Settings, Depends(settings_of)]
+PageAddress = Annotated[Address, AfterValidator(known_address)]
 
 
-async def agents_by(request: Request, sort: AgentOrder) -> list[AgentTotals]:
-    """Agents by what they did; sums are in the network's dollar, since anybody can issue another token."""
+async def sorted_agents(request: Request, sort: AgentOrder) -> list[AgentTotals]:
+    """Return the agents in this order; only USDC counts as earned, because anyone can issue a token."""
     state, dollar = request.app.state, (context_of(request).settings.network.usdc or "").lower()
-    kept = getattr(state, "agents", None)
-    if kept is None or time.monotonic() - kept[0] > AGENTS_SECONDS:
-        state.agents = kept = (time.monotonic(), await agent_standings(reader_of(request)))
+    cached = getattr(state, "agents", None)
+    if cached is None or time.monotonic() - cached[0] > AGENTS_SECONDS:
+        state.agents = cached = (time.monotonic(), await agent_standings(reader_of(request)))
 
-    def place(one: AgentTotals) -> tuple[int, int, int]:
+    def sort_key(one: AgentTotals) -> tuple[int, int, int]:
         earned = sum(int(part.amount) for part in one.earned if part.token.address == dollar)
         first = {"earned": -earned, "won": -one.won, "entered": -one.entered, "id": one.agentId}[sort]
         return first, -one.won, one.agentId
 
-    return sorted(kept[1], key=place)
+    return sorted(cached[1], key=sort_key)
 
 
 async def status_changes(request: Request, reader: ResultReader, address: Address) -> AsyncIterator[EvalStatus]:
-    """The status now and at each change, until the evaluation or the service ends."""
+    """Yield the status now and at each change, until the evaluation or the service ends."""
     shown = None
     while not request.app.state.stopping.is_set():
         status = await reader.status(address)
@@ -106,16 +106,16 @@ async def status_changes(request: Request, reader: ResultReader, address: Addres
         await asyncio.sleep(0.5)
 
 
-def counted_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Response:
-    """Open a stream; Refusal 503 if too many are open."""
+def open_stream(request: Request, events: AsyncIterator[ServerSentEvent]) -> Response:
+    """Open an event stream; raise Refusal 503 if too many are open."""
     if request.scope.get("is_head"):
         return Response(media_type="text/event-stream")
     state = request.app.state
-    if state.streams >= MOST_STREAMS:
+    if state.streams >= MAX_STREAMS:
         raise Refusal(
             503, "Too many event streams are open.", remedy="Poll eval-status.", headers={"retry-after": "30"}
         )
-    # Counted before anything is awaited, so that many at once cannot pass the limit together.
+    # Count before anything is awaited, so that concurrent requests cannot exceed the limit.
     state.streams += 1
     return _CountedStream(events, ping=15)
 
@@ -143,18 +143,18 @@ class AdminKey:
     def is_set(self) -> bool:
         return self._digest is not None
 
-    def fits(self, offered: str | None) -> bool:
+    def matches(self, offered: str | None) -> bool:
         if self._digest is None or offered is None:
             return False
         return hmac.compare_digest(self._digest, _digest(offered))
 
-    def seal(self, text: str) -> str:
-        """Sign a text so that only the key's owner can have done it."""
-        assert self._digest is not None  # without a key nobody has signed in
+    def sign(self, text: str) -> str:
+        """Return an HMAC of the text under the admin key."""
+        assert self._digest is not None  # only called with a key set
         return hmac.new(self._digest, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
-def key_of(request: Request) -> AdminKey:
+def admin_key_of(request: Request) -> AdminKey:
     return cast("AdminKey", request.app.state.admin_key)
 
 
@@ -163,34 +163,34 @@ def _digest(key: str) -> bytes:
 
 
 def offered_key(request: Request, bearer: HTTPAuthorizationCredentials | None, header: str | None) -> str | None:
-    """The key of this request; of two the bearer's, even if that is none."""
+    """Return the key of this request; an Authorization header, even a malformed one, wins over X-API-Key."""
     if bearer is None and header is not None and "authorization" in request.headers:
         return ""
     return bearer.credentials if bearer else header
 
 
 def is_admin(request: Request, bearer: Bearer, header: Header) -> bool:
-    """Whether the administrator asks; wrong keys are limited in rate."""
-    key = key_of(request)
+    """Return whether the request has the admin key; wrong keys are rate-limited."""
+    key = admin_key_of(request)
     offered = offered_key(request, bearer, header)
-    if key.is_set and offered is not None and not key.fits(offered):
-        request.app.state.limits.wrong_key(request)
-    return key.fits(offered)
+    if key.is_set and offered is not None and not key.matches(offered):
+        request.app.state.limits.take_wrong_key(request)
+    return key.matches(offered)
 
 
 def require_admin(request: Request, bearer: Bearer, header: Header) -> None:
-    key = key_of(request)
+    key = admin_key_of(request)
     if not key.is_set:
         raise Refusal(403, "This service has no admin key.", remedy="The operator may set CLARA_ADMIN_API_KEY.")
-    if not key.fits(offered_key(request, bearer, header)):
-        request.app.state.limits.wrong_key(request)
+    if not key.matches(offered_key(request, bearer, header)):
+        request.app.state.limits.take_wrong_key(request)
         raise Refusal(
             401,
             "The admin key is missing or wrong.",
             remedy="Send it as `Authorization: Bearer KEY` or `X-API-Key: KEY`.",
             headers={"WWW-Authenticate": 'Bearer realm="clara-eval"'},
         )
-    request.app.state.limits.admin_request()
+    request.app.state.limits.take_admin_request()
 
 
 IsAdmin = Annotated[bool, Depends(is_admin)]
@@ -198,7 +198,7 @@ IsAdmin = Annotated[bool, Depends(is_admin)]
 
 MEDIA_TYPE = "application/problem+json"
 _log = structlog.get_logger(__name__)
-FOR_PROGRAMS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")  # Paths whose errors are always documents
+API_PATHS = ("/api/", "/mcp", "/healthz", "/metrics", "/openapi.json")  # errors of these paths are always JSON
 
 TITLES = {
     400: "The request cannot be read",
@@ -251,10 +251,10 @@ class Refusal(HTTPException):
         self.remedy = remedy
 
 
-_BROKEN = Refusal(500, "The request failed.", remedy="The operator's log has the reason.")
+_INTERNAL_ERROR = Refusal(500, "The request failed.", remedy="The operator's log has the reason.")
 
 
-def response(request: Request, bad: Refusal, errors: list[dict[str, object]] | None = None) -> Response:
+def problem_response(request: Request, bad: Refusal, errors: list[dict[str, object]] | None = None) -> Response:
     status, detail, remedy, headers = bad.status_code, bad.detail, bad.remedy, bad.headers
     title = TITLES.get(status, "Refused")
     if wants_page(request):
@@ -268,35 +268,35 @@ def response(request: Request, bad: Refusal, errors: list[dict[str, object]] | N
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks for a page, and not a program for a document."""
+    """Return whether a browser asks for a page, rather than a program for JSON."""
     path, accepted = request.scope["path"], request.headers.get("accept", "")
-    if path.startswith(FOR_PROGRAMS) or ("json" in accepted and "text/html" not in accepted):
+    if path.startswith(API_PATHS) or ("json" in accepted and "text/html" not in accepted):
         return False
     return "text/html" in accepted or path == "/" or path.startswith(("/challenges/", "/agents/", "/operator"))
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
+def error_responses(*statuses: int) -> dict[int | str, dict[str, object]]:
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {status: {"description": TITLES[status], "content": content} for status in statuses}
 
 
-def _allowed(request: Request) -> str:
-    """Every documented method of the path; the router itself names those of the first route only."""
+def _allowed_methods(request: Request) -> str:
+    """Return all documented methods of the path; the router names those of the first route only."""
     paths, here = request.app.openapi()["paths"], request.url.path
     fitting = [here] if here in paths else [path for path in paths if compile_path(path)[0].match(here)]
     methods = {method.upper() for path in fitting for method in paths[path]}
     return ", ".join(sorted(methods | {"HEAD"} if "GET" in methods else methods))
 
 
-def answer_errors(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(errors.ClaraError)
     async def ours(request: Request, bad: errors.ClaraError) -> Response:
         status = next((status for kind, status in _STATUS.items() if isinstance(bad, kind)), 500)
         if status == 500:
             _log.error("request_failed", path=request.url.path, problem=str(bad))
-            return response(request, _BROKEN)
+            return problem_response(request, _INTERNAL_ERROR)
         wait = {"retry-after": "30"} if status == 503 else None
-        return response(request, Refusal(status, bad.message, remedy=bad.remedy, headers=wait))
+        return problem_response(request, Refusal(status, bad.message, remedy=bad.remedy, headers=wait))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, bad: RequestValidationError) -> Response:
@@ -307,18 +307,18 @@ def answer_errors(app: FastAPI) -> None:
         first = wrong[0] if wrong else {"path": "", "message": "not valid"}
         if first["path"] == "body" and "json" not in request.headers.get("content-type", ""):
             remedy = "Send the header content-type: application/json."
-            return response(request, Refusal(422, "The body is not marked as JSON.", remedy=remedy), wrong)
-        return response(request, Refusal(422, f"{first['path']}: {first['message']}."), wrong)
+            return problem_response(request, Refusal(422, "The body is not marked as JSON.", remedy=remedy), wrong)
+        return problem_response(request, Refusal(422, f"{first['path']}: {first['message']}."), wrong)
 
     @app.exception_handler(HTTPException)
     async def routing(request: Request, bad: HTTPException) -> Response:
         if not isinstance(bad, Refusal):
             bad = Refusal(bad.status_code, bad.detail, headers=dict(bad.headers or {}))
-        if bad.status_code == 405 and (allowed := _allowed(request)):
+        if bad.status_code == 405 and (allowed := _allowed_methods(request)):
             bad.headers = {"Allow": allowed}
-        return response(request, bad)
+        return problem_response(request, bad)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, bad: Exception) -> Response:
         _log.error("request_broke", path=request.url.path, exc_info=bad)
-        return response(request, _BROKEN)
+        return problem_response(request, _INTERNAL_ERROR)

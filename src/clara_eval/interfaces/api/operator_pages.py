@@ -1,7 +1,7 @@
 """The operator's pages and session: reviews, stopped rounds, spending, health.
 
-Invariant: a decision names the digest of the result that was on the page. The cookie is signed with the admin key; no
-script reads it, no request of another site carries it, another key ends every session. Every form has a token.
+Invariant: a decision names the digest of the result that was on the page. The session cookie is signed with the admin
+key, HttpOnly and SameSite=Strict; a new admin key ends every session. Every form has a token.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from clara_eval.core.version import __version__
 from clara_eval.core.web import read_host, read_origin
 from clara_eval.documents.results import RuledStage, RulingKind
 from clara_eval.interfaces.api.challenge_view import card_of, entry_view, game_view
-from clara_eval.interfaces.api.context import Known, Refusal, context_of, key_of
+from clara_eval.interfaces.api.context import PageAddress, Refusal, admin_key_of, context_of
 from clara_eval.interfaces.api.templating import page
 
 router = APIRouter(include_in_schema=False, prefix="/operator")
 COOKIE = "clara_operator"
-SECONDS = 8 * 3600
-_OWN = re.compile(r"/operator(/reviews/0x[0-9a-fA-F]{40})?")  # pages that signing in may lead back to
-MEASURED = ("evaluator_posts_left", "evaluator_balance_wei", "rpc_up", "head_lag_seconds", "month_spend_usd")
+SESSION_SECONDS = 8 * 3600
+_RETURN_PATH = re.compile(r"/operator(/reviews/0x[0-9a-fA-F]{40})?")  # the only targets of the redirect after sign-in
+SHOWN_METRICS = ("evaluator_posts_left", "evaluator_balance_wei", "rpc_up", "head_lag_seconds", "month_spend_usd")
 _DONE = {
     "approve": "Approved. The result is being posted.",
     "reject": "Rejected. Nothing is posted; the poster may still post.",
@@ -42,13 +42,13 @@ _DONE = {
 
 
 def _sign_in(request: Request, status: int = 200, problem: str = "", after: str = "") -> HTMLResponse:
-    is_set, after = key_of(request).is_set, after or request.url.path
+    is_set, after = admin_key_of(request).is_set, after or request.url.path
     return page("sign_in.html", status=status, is_set=is_set, problem=problem, after=after)
 
 
 @router.get("")
 async def overview(request: Request, done: str = "") -> Response:
-    token = token_of(request)
+    token = form_token(request)
     if token is None:
         return _sign_in(request)
     context, now = context_of(request), time.time()
@@ -65,30 +65,30 @@ async def overview(request: Request, done: str = "") -> Response:
         known=known,
         due=due,
         now=int(now),
-        measured={name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in MEASURED},
+        measured={name: context.metrics.registry.get_sample_value(f"clara_{name}") for name in SHOWN_METRICS},
         alerts=context.metrics.alerts.collect(),
         stopped=[card for card in rows if card.row.evaluation.status in {"deferred", "failed", "unscorable"}],
         running=[card for card in rows if card.is_live],
         spend=spend_report(await context.reader.store.spends()),
         settings=context.settings,
-        health=context.pulse.report(__version__),
+        health=context.health.report(__version__),
     )
 
 
 @router.post("/sign-in")
 async def sign_in(request: Request) -> Response:
-    key, fields = key_of(request), await form_of(request)
-    asked = fields.get("after", "")
-    after = asked if _OWN.fullmatch(asked) else "/operator"
-    if not key.fits(fields.get("key", "")):
-        request.app.state.limits.wrong_key(request)
+    key, fields = admin_key_of(request), await read_form(request)
+    wanted = fields.get("after", "")
+    after = wanted if _RETURN_PATH.fullmatch(wanted) else "/operator"
+    if not key.matches(fields.get("key", "")):
+        request.app.state.limits.take_wrong_key(request)
         return _sign_in(request, 401, "The admin key is wrong.", after)
-    begun = f"{int(time.time()) + SECONDS}.{secrets.token_hex(16)}"
+    session = f"{int(time.time()) + SESSION_SECONDS}.{secrets.token_hex(16)}"
     response = RedirectResponse(after, 303)
     response.set_cookie(
         COOKIE,
-        f"{begun}.{key.seal('session:' + begun)}",
-        max_age=SECONDS,
+        f"{session}.{key.sign('session:' + session)}",
+        max_age=SESSION_SECONDS,
         path="/operator",
         secure=request.url.scheme == "https",
         httponly=True,
@@ -99,19 +99,19 @@ async def sign_in(request: Request) -> Response:
 
 @router.post("/sign-out")
 async def sign_out(request: Request) -> Response:
-    await operator_form(request)
+    await read_operator_form(request)
     response = RedirectResponse("/operator", 303)
     response.delete_cookie(COOKIE, path="/operator")
     return response
 
 
 @router.get("/reviews/{address}")
-async def review(address: Known, request: Request) -> Response:
+async def review(address: PageAddress, request: Request) -> Response:
     return await _review_page(address, request)
 
 
 async def _review_page(address: Address, request: Request, status: int = 200, **more: object) -> Response:
-    token = token_of(request)
+    token = form_token(request)
     if token is None:
         return _sign_in(request)
     reader = context_of(request).reader
@@ -122,9 +122,9 @@ async def _review_page(address: Address, request: Request, status: int = 200, **
 
 
 @router.post("/reviews/{address}")
-async def decide(address: Known, request: Request) -> Response:
-    """Approve, reject or rule; what is refused or to be confirmed shows the page again with all that was typed."""
-    fields = await operator_form(request)
+async def decide(address: PageAddress, request: Request) -> Response:
+    """Approve, reject or rule; show the form again, filled in, on an error or to ask for confirmation."""
+    fields = await read_operator_form(request)
     note, engine = fields.get("note", "")[:500], context_of(request).engine
     decision, digest, by = fields.get("decision", ""), fields.get("digest") or None, fields.get("by", "").strip()
     try:
@@ -133,7 +133,7 @@ async def decide(address: Known, request: Request) -> Response:
         if decision in {"approve", "reject"} and "confirmed" not in fields:
             return await _review_page(address, request, fields=fields, confirm=decision)
         if decision == "rule":
-            await engine.rule(address, _decree(fields, note, by), digest)
+            await engine.rule(address, _read_decree(fields, note, by), digest)
         elif decision in {"approve", "reject"}:
             await engine.decide(address, "approve" if decision == "approve" else "reject", note, digest, by)
         else:
@@ -143,7 +143,7 @@ async def decide(address: Known, request: Request) -> Response:
     return RedirectResponse(f"/operator?done={decision}", 303)
 
 
-def _decree(fields: dict[str, str], note: str, by: str) -> Decree:
+def _read_decree(fields: dict[str, str], note: str, by: str) -> Decree:
     kind = fields.get("kind", "")
     if kind not in {"exclude", "original", "judge"}:
         raise BadInput("A ruling excludes an entry, names an original or names a judge.", path="kind", value=kind)
@@ -154,47 +154,47 @@ def _decree(fields: dict[str, str], note: str, by: str) -> Decree:
 
 
 @router.get("/reviews/{address}/games/{first}/{second}")
-async def reviewed_game(address: Known, first: Known, second: Known, request: Request) -> Response:
-    if token_of(request) is None:
+async def reviewed_game(address: PageAddress, first: PageAddress, second: PageAddress, request: Request) -> Response:
+    if form_token(request) is None:
         return _sign_in(request)
-    values = await game_view(_all_of(request), address, first, second, admin=True)
+    values = await game_view(_operator_reader(request), address, first, second, admin=True)
     return page("game.html", values, heading="h1", base=f"/operator/reviews/{address}")
 
 
 @router.get("/reviews/{address}/{submitter}")
-async def reviewed_entry(address: Known, submitter: Known, request: Request, against: str = "") -> Response:
-    if token_of(request) is None:
+async def reviewed_entry(address: PageAddress, submitter: PageAddress, request: Request, against: str = "") -> Response:
+    if form_token(request) is None:
         return _sign_in(request)
-    values = await entry_view(_all_of(request), address, submitter, against, admin=True)
+    values = await entry_view(_operator_reader(request), address, submitter, against, admin=True)
     return page("entry.html", values, base=f"/operator/reviews/{address}")
 
 
-def _all_of(request: Request) -> ResultReader:
-    """The operator reads what is never public."""
+def _operator_reader(request: Request) -> ResultReader:
+    """Return a reader for the operator, who may see traces that are never public."""
     return replace(context_of(request).reader, traces_public="after_post")
 
 
 @router.post("/retry/{address}")
-async def retry(address: Known, request: Request) -> Response:
-    await operator_form(request)
+async def retry(address: PageAddress, request: Request) -> Response:
+    await read_operator_form(request)
     await context_of(request).engine.request(address)
     return RedirectResponse("/operator?done=retry", 303)
 
 
-def token_of(request: Request) -> str | None:
-    """The token of every form of this session; None without a session."""
-    key = key_of(request)
-    begun, _, seal = request.cookies.get(COOKIE, "").rpartition(".")
-    until, _, _ = begun.partition(".")
+def form_token(request: Request) -> str | None:
+    """Return the form token of this session; None without a session."""
+    key = admin_key_of(request)
+    session, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
+    until, _, _ = session.partition(".")
     if not key.is_set or not until.isdigit() or len(until) > 12:
         return None
-    is_sealed = hmac.compare_digest(seal.encode("utf-8", "replace"), key.seal("session:" + begun).encode())
-    return key.seal("form:" + begun) if is_sealed and int(until) > time.time() else None
+    is_signed = hmac.compare_digest(signature.encode("utf-8", "replace"), key.sign("session:" + session).encode())
+    return key.sign("form:" + session) if is_signed and int(until) > time.time() else None
 
 
-async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form from our own pages; Refusal 403 for another site's."""
-    # Browsers name the site of a form; our pages send no referrer, so the origin may be `null`.
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form from our own pages; raise Refusal 403 for another site's."""
+    # Prefer Sec-Fetch-Site: our pages send no referrer, so the Origin header may be `null`.
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     is_ours = site in {"same-origin", "none"}
     if site is None:
@@ -210,13 +210,13 @@ async def form_of(request: Request) -> dict[str, str]:
     return {name: values[-1] for name, values in fields.items()}
 
 
-async def operator_form(request: Request) -> dict[str, str]:
-    """The fields of an administrator's form; Refusal if the session or its token is missing."""
-    token = token_of(request)
+async def read_operator_form(request: Request) -> dict[str, str]:
+    """Return the fields of an operator's form; raise Refusal without a session or a valid token."""
+    token = form_token(request)
     if token is None:
         raise Refusal(401, "The session has ended.", remedy="Sign in again under /operator.")
-    fields = await form_of(request)
+    fields = await read_form(request)
     if not hmac.compare_digest(fields.get("token", "").encode(), token.encode()):
         raise Refusal(403, "The form has no valid token.", remedy="Load the page again and repeat it there.")
-    request.app.state.limits.admin_request()
+    request.app.state.limits.take_admin_request()
     return fields

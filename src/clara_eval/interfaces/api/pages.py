@@ -1,4 +1,4 @@
-"""The pages for people, readable without a script; a script on them asks the same addresses for fragments."""
+"""HTML pages for people. They work without JavaScript; scripts fetch fragments from the same URLs."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ from clara_eval.documents.actions import ActResult
 from clara_eval.documents.results import FINAL_STATES
 from clara_eval.interfaces.api import challenge_view as view
 from clara_eval.interfaces.api import context
-from clara_eval.interfaces.api.challenge_view import Card, card_of, paged
-from clara_eval.interfaces.api.context import AgentOrder, Configured, Known, Reader
+from clara_eval.interfaces.api.challenge_view import Card, card_of, paginate
+from clara_eval.interfaces.api.context import AgentOrder, PageAddress, Reader, ServiceSettings
 from clara_eval.interfaces.api.templating import GROUPS, STATIC, page, rendered
 
 router = APIRouter(include_in_schema=False)
-plans = APIRouter(prefix="/api/v1/actions", include_in_schema=False)
-"""What a visitor's wallet signs, for the pages' own scripts; programs have the tools under `/mcp`."""
+plan_router = APIRouter(prefix="/api/v1/actions", include_in_schema=False)
+"""Unsigned transactions for the scripts of the pages; programs use the tools under `/mcp`."""
 COLUMNS = ("rank", "address", "agentId", "score", "elo", "low", "high", "pTop", "wins", "losses", "ties", "prizeAmount",
            "status", "code")  # fmt: skip
 
 
 VERIFIER = STATIC / "verifier" if (STATIC / "verifier").is_dir() else Path(__file__).parents[4] / "verifier"
-"""Beside the static files in an installed package, else in the source tree."""
-_FROM_NODE = re.compile(r'from "(?:node:[a-z]+|js-sha3)"')
-_FRAME_POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors *"
-_WORKER = "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
-"""The verifier asks the node and the gateway that its visitor chooses; no page may."""
+"""Among the static files of an installed package, or in the source tree."""
+_NODE_IMPORT = re.compile(r'from "(?:node:[a-z]+|js-sha3)"')
+_FRAME_CSP = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors *"
+_VERIFY_CSP = "default-src 'none'; script-src 'self'; connect-src 'self' https: http://localhost:* http://127.0.0.1:*"
+"""Unlike pages, the verifier may connect to the node and gateway that its visitor chooses."""
 
 
 class Assets(StaticFiles):
-    """Static files; their addresses change with their content, so browsers may keep them."""
+    """Static files with long caching: their URLs change with their content."""
 
     def file_response(
         self, full_path: str | PathLike[str], stat_result: stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers["cache-control"] = "public, max-age=31536000, immutable"
-        if Path(full_path).name.startswith("verify-"):  # loaded by each other, without a version in the address
+        if Path(full_path).name.startswith("verify-"):  # they load each other by URLs without a version
             response.headers["cache-control"] = "no-cache"
-            response.headers["content-security-policy"] = _WORKER
+            response.headers["content-security-policy"] = _VERIFY_CSP
         return response
 
 
@@ -80,7 +80,7 @@ class ListQuery(BaseModel):
 
 
 def _by_urgency(card: Card) -> tuple[object, ...]:
-    """Being judged first, then the open ones by what closes next, then the latest."""
+    """Sort running evaluations first, then open challenges by deadline, then the latest."""
     is_open, deadline = card.phase.label == "Open", card.row.deadline
     return (not card.is_live, not is_open, deadline if is_open else -deadline)
 
@@ -92,7 +92,7 @@ SORTS: dict[str, Callable[[Card], tuple[object, ...]]] = {
 }
 
 
-def _passes(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
+def _matches_query(card: Card, wanted: ListQuery, entered: Collection[str]) -> bool:
     row = card.row
     if wanted.status in GROUPS and card.phase.group != wanted.status:
         return False
@@ -110,12 +110,11 @@ async def favicon() -> Response:
 
 
 @router.get("/")
-async def index(reader: Reader, settings: Configured, wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
-    """One page of the challenges that pass, in the order that is asked for."""
+async def index(reader: Reader, settings: ServiceSettings, wanted: Annotated[ListQuery, Query()]) -> HTMLResponse:
     cards = [card_of(row, time.time()) for row in await reader.listed()]
     entered = await challenges_of(reader, wanted.q.strip().lower())
-    passing = [card for card in cards if _passes(card, wanted, entered)]
-    shown, number, pages = paged(sorted(passing, key=SORTS.get(wanted.sort, _by_urgency)), wanted.page, 24)
+    matching = [card for card in cards if _matches_query(card, wanted, entered)]
+    shown, number, pages = paginate(sorted(matching, key=SORTS.get(wanted.sort, _by_urgency)), wanted.page, 24)
     skills = Counter(skill.lower() for card in cards for skill in set(card.row.skills))
     counts = Counter(card.phase.group for card in cards)
     found = {
@@ -132,7 +131,7 @@ async def api_docs(request: Request) -> HTMLResponse:
 
 
 @router.get("/post")
-async def post_page(settings: Configured) -> HTMLResponse:
+async def post_page(settings: ServiceSettings) -> HTMLResponse:
     config = template_text("code" if has_model(settings.judges) else "measured")
     factory, chain = settings.challenge_factory or settings.network.factory, settings.network.chain_id
     return page("post.html", chain=chain, network=settings.network_name, factory=factory, config=config)
@@ -145,23 +144,24 @@ async def verifier_page() -> HTMLResponse:
 
 @router.get("/verifier/{name}.mjs")
 async def verifier(name: str) -> Response:
-    """The second verifier as it is, but for the names of what it takes from Node."""
+    """Serve the JavaScript verifier, with its Node imports replaced by a browser module."""
     if name not in {"verify", "model", "archive"}:
         raise NotFound(f"The verifier has no file {name[:40]!r}.")
-    text = _FROM_NODE.sub('from "/static/verify-platform.mjs"', (VERIFIER / f"{name}.mjs").read_text(encoding="utf-8"))
+    source = (VERIFIER / f"{name}.mjs").read_text(encoding="utf-8")
+    text = _NODE_IMPORT.sub('from "/static/verify-platform.mjs"', source)
     return Response(text, media_type="text/javascript", headers={"cache-control": "no-cache"})
 
 
 @router.get("/challenges/{address}/card")
-async def card(address: Known, reader: Reader) -> HTMLResponse:
+async def card(address: PageAddress, reader: Reader) -> HTMLResponse:
     return page("_card.html", card=card_of(await reader.detail(address, admin=False), time.time()))
 
 
 @router.get("/challenges/{address}")
 async def challenge(
-    address: Known,
+    address: PageAddress,
     request: Request,
-    settings: Configured,
+    settings: ServiceSettings,
     number: Annotated[int, Query(alias="page", ge=1)] = 1,
     find: Annotated[str, Query(max_length=42)] = "",
     sort: Annotated[str, Query(max_length=20)] = "",
@@ -171,15 +171,15 @@ async def challenge(
 
 
 @router.get("/challenges/{address}/embed")
-async def embed(address: Known, request: Request, settings: Configured) -> Response:
-    """The board for a frame of any site: no script, no form, nothing to click away."""
+async def embed(address: PageAddress, request: Request, settings: ServiceSettings) -> Response:
+    """Show the leaderboard for a frame on any site, without scripts and forms; links open a new tab."""
     values = await view.challenge_view(context.reader_of(request), address, 1, settings)
-    return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_POLICY})
+    return page("embed.html", values, url=str(request.base_url), headers={"content-security-policy": _FRAME_CSP})
 
 
 @router.get("/challenges/{address}/live")
-async def live(address: Known, request: Request, reader: Reader, settings: Configured) -> Response:
-    """Progress, timeline and money as fragments of the page, at each change, until the evaluation ends."""
+async def live(address: PageAddress, request: Request, reader: Reader, settings: ServiceSettings) -> Response:
+    """Stream progress, timeline and costs as page fragments at each change, until the evaluation ends."""
     await reader.status(address)
 
     async def events() -> AsyncIterator[ServerSentEvent]:
@@ -189,11 +189,11 @@ async def live(address: Known, request: Request, reader: Reader, settings: Confi
             if status.status in FINAL_STATES:
                 yield ServerSentEvent(data=json.dumps({"status": status.status}), event="ended")
 
-    return context.counted_stream(request, events())
+    return context.open_stream(request, events())
 
 
 @router.get("/challenges/{address}/verify")
-async def verify(address: Known) -> Response:
+async def verify(address: PageAddress) -> Response:
     return RedirectResponse(f"/verify?trace=/api/v1/challenges/{address}/eval-trace")
 
 
@@ -201,13 +201,13 @@ async def verify(address: Known) -> Response:
 async def agents(
     request: Request, sort: AgentOrder = "earned", number: Annotated[int, Query(alias="page", ge=1, le=100_000)] = 1
 ) -> HTMLResponse:
-    rows = await context.agents_by(request, sort)
-    shown, number, pages = paged(rows, number, view.PAGE_ROWS)
+    rows = await context.sorted_agents(request, sort)
+    shown, number, pages = paginate(rows, number, view.PAGE_ROWS)
     return page("agents.html", rows=shown, total=len(rows), sort=sort, number=number, pages=pages)
 
 
 @router.get("/agents/{number}")
-async def agent(number: str, reader: Reader, settings: Configured) -> Response:
+async def agent(number: str, reader: Reader, settings: ServiceSettings) -> Response:
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
     record = await reader.agent(int(number))
@@ -216,8 +216,8 @@ async def agent(number: str, reader: Reader, settings: Configured) -> Response:
 
 
 @router.get("/challenges/{address}/games/{first}/{second}")
-async def game(address: Known, first: Known, second: Known, request: Request) -> Response:
-    """Both verdicts about two entries: a page, or the content of a drawer."""
+async def game(address: PageAddress, first: PageAddress, second: PageAddress, request: Request) -> Response:
+    """Show both verdicts about two entries, as a page or as the content of a drawer."""
     values = await view.game_view(context.reader_of(request), address, first, second)
     is_part = request.headers.get("hx-request") == "true"
     name, heading = ("_game.html", "h2") if is_part else ("game.html", "h1")
@@ -225,7 +225,7 @@ async def game(address: Known, first: Known, second: Known, request: Request) ->
 
 
 @router.get("/challenges/{address}/leaderboard.csv")
-async def board(address: Known, reader: Reader) -> Response:
+async def leaderboard_csv(address: PageAddress, reader: Reader) -> Response:
     scores = await reader.leaderboard(address, admin=False)
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
@@ -244,8 +244,8 @@ async def feed(request: Request, reader: Reader) -> Response:
 
 
 @router.get("/challenges/{address}/{submitter}/submission.txt")
-async def submission(address: Known, submitter: Known, reader: Reader) -> Response:
-    """A submission as it was received; never a page of this site."""
+async def submission(address: PageAddress, submitter: PageAddress, reader: Reader) -> Response:
+    """Download a submission as it was received; never shown as a page of this site."""
     _, scores = await view.posted_scores(reader, address, admin=False)
     work = (await submitted_work(reader, address, scores, [submitter])).get(submitter)
     if work is None or work.text is None:
@@ -255,22 +255,22 @@ async def submission(address: Known, submitter: Known, reader: Reader) -> Respon
 
 @router.get("/challenges/{address}/{submitter}")
 async def entry(
-    address: Known, submitter: Known, reader: Reader, against: Annotated[str, Query(max_length=42)] = ""
+    address: PageAddress, submitter: PageAddress, reader: Reader, against: Annotated[str, Query(max_length=42)] = ""
 ) -> Response:
     values = await view.entry_view(reader, address, submitter, against)
     return page("entry.html", values, base=f"/challenges/{address}")
 
 
-@plans.get("/claim/{address}")
+@plan_router.get("/claim/{address}")
 async def plan_claim(address: str, sender: str, request: Request) -> ActResult:
     return await perform(request.app.state.caller, claim(address, sender), confirmed="unasked")
 
 
-@plans.get("/object/{address}")
+@plan_router.get("/object/{address}")
 async def plan_objection(address: str, about: str, reason: str, request: Request) -> ObjectionResult:
     return await object_or_show(request.app.state.caller, ObjectionInput(address, about, reason), confirmed="unasked")
 
 
-@plans.post("/post")
+@plan_router.post("/post")
 async def plan_post(posting: Posting, sender: str, request: Request) -> ActResult:
     return await perform(request.app.state.caller, post(posting, sender), confirmed="unasked")

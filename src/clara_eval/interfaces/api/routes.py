@@ -24,12 +24,12 @@ from clara_eval.core.version import __version__
 from clara_eval.documents import rest
 from clara_eval.documents.results import AgentRecord, EvalStatus, Scores, State
 from clara_eval.interfaces.api import context as shared
-from clara_eval.interfaces.api.context import AgentOrder, Context, IsAdmin, Reader, Refusal, documented
-from clara_eval.interfaces.api.limits import matches, trace_response
+from clara_eval.interfaces.api.context import AgentOrder, Context, IsAdmin, Reader, Refusal, error_responses
+from clara_eval.interfaces.api.limits import etag_matches, trace_response
 from clara_eval.service.metrics import CONTENT_TYPE
 
 router = APIRouter(prefix="/api/v1", tags=["challenges"])
-one = APIRouter(prefix="/api/v1/challenges/{address}", tags=["challenges"])
+challenge_router = APIRouter(prefix="/api/v1/challenges/{address}", tags=["challenges"])
 operations = APIRouter(tags=["operations"])
 _NOT_MODIFIED: dict[int | str, dict[str, object]] = {304: {"description": "Unchanged since the given ETag."}}
 _STREAM = {"text/event-stream": {"example": 'event: status\ndata: {"status":"comparing"}\n\n'}}
@@ -52,25 +52,25 @@ _ADMIN = [Depends(shared.require_admin)]
 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, object]]:
-    return documented(*statuses, 422, 429, 503)
+    return error_responses(*statuses, 422, 429, 503)
 
 
 @contextmanager
-def _well_formed() -> Iterator[None]:
-    """Answer 409, not 422: the body is as documented, and the state of the challenge forbids it."""
+def _bad_input_as_conflict() -> Iterator[None]:
+    """Turn BadInput into 409: the body is valid, but the state of the challenge forbids the request."""
     try:
         yield
     except BadInput as bad:
         raise Refusal(409, str(bad), remedy=bad.remedy) from bad
 
 
-_PLACE = Path(
+_ADDRESS = Path(
     pattern=rest.ADDRESS_PATTERN,
     description="The challenge's contract.",
     examples=[rest.EXAMPLE_ADDRESS],
     max_length=42,
 )
-Known = Annotated[Address, _PLACE, AfterValidator(to_address)]
+AddressPath = Annotated[Address, _ADDRESS, AfterValidator(to_address)]
 AgentPath = Annotated[int, Path(ge=0, lt=2**256, description="The agent's id in the identity registry.", examples=[7])]
 Limit = Annotated[int, Query(ge=1, le=200)]
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
@@ -92,7 +92,7 @@ async def evaluate(body: rest.EvaluateRequest, context: Context) -> rest.Accepte
 
 @router.get("/challenges/evaluate", include_in_schema=False)
 async def evaluate_takes_only_post() -> None:
-    """Without this route the word would be read as an address."""
+    """Refuse GET here; without this route `evaluate` would be read as an address."""
     raise Refusal(405, "This address takes only POST.", remedy="Send POST.")
 
 
@@ -114,7 +114,7 @@ async def list_agents(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> rest.AgentList:
-    rows = await shared.agents_by(request, sort)
+    rows = await shared.sorted_agents(request, sort)
     return rest.AgentList(total=len(rows), offset=offset, limit=limit, agents=rows[offset : offset + limit])
 
 
@@ -127,37 +127,37 @@ async def agent(agent_id: AgentPath, reader: Reader) -> AgentRecord:
     return await reader.agent(agent_id)
 
 
-@one.get("", responses=_errors(404), summary="One challenge, with its ranking once that is public")
-async def challenge_detail(address: Known, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
+@challenge_router.get("", responses=_errors(404), summary="One challenge, with its ranking once that is public")
+async def challenge_detail(address: AddressPath, reader: Reader, admin: IsAdmin) -> rest.ChallengeDetail:
     found = await reader.detail(address, admin=admin)
     if found.leaderboard is None:
         found.evaluatorRecord = await evaluator_record(reader.store, reader.chain_id, found.evaluator)
     return found
 
 
-@one.get(
+@challenge_router.get(
     "/eval-status",
     responses={200: {"model": EvalStatus}, **_NOT_MODIFIED, **_errors(404)},
     summary="Status and progress of an evaluation",
 )
-async def eval_status(address: Known, reader: Reader, request: Request) -> Response:
+async def eval_status(address: AddressPath, reader: Reader, request: Request) -> Response:
     body = (await reader.status(address)).model_dump_json().encode()
     headers = {"etag": f'"{hashlib.sha256(body).hexdigest()[:32]}"', "cache-control": "no-cache"}
-    if matches(request.headers, headers["etag"]):
+    if etag_matches(request.headers, headers["etag"]):
         return Response(status_code=304, headers=headers)
     return Response(body, headers=headers, media_type="application/json")
 
 
-@one.get(
+@challenge_router.get(
     "/eval-trace",
     response_class=Response,
     responses={200: {"description": "The trace, streamed.", "content": _TRACE}, **_NOT_MODIFIED, **_errors(403, 404)},
     summary="The whole trace: submissions, facts, prompts, answers, ranking, winners",
 )
-async def eval_trace(address: Known, reader: Reader, admin: IsAdmin, request: Request) -> Response:
+async def eval_trace(address: AddressPath, reader: Reader, admin: IsAdmin, request: Request) -> Response:
     digest, pieces = await reader.trace(address, admin=admin)
     headers = {"etag": f'"{digest}"', "cache-control": "no-cache"}
-    if matches(request.headers, headers["etag"]):
+    if etag_matches(request.headers, headers["etag"]):
         return Response(status_code=304, headers=headers)
     headers["content-disposition"] = f'attachment; filename="{address}.trace.json"'
     if request.scope.get("is_head"):
@@ -165,35 +165,35 @@ async def eval_trace(address: Known, reader: Reader, admin: IsAdmin, request: Re
     return await trace_response(request, request.app.state.traces, digest, pieces, headers)
 
 
-@one.get("/leaderboard", responses=_errors(403, 404), summary="The ranking, public once scores are posted")
-async def leaderboard(address: Known, reader: Reader, admin: IsAdmin) -> Scores:
+@challenge_router.get("/leaderboard", responses=_errors(403, 404), summary="The ranking, public once scores are posted")
+async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> Scores:
     return await reader.leaderboard(address, admin=admin)
 
 
-@one.get(
+@challenge_router.get(
     "/events",
     response_class=EventSourceResponse,
     responses={200: {"description": "Server-sent events.", "content": _STREAM}, **_errors(404)},
     summary="Every change of the evaluation's status, until it ends",
 )
-async def events(address: Known, reader: Reader, request: Request) -> Response:
-    await reader.status(address)  # an unknown challenge is refused before the stream begins
+async def events(address: AddressPath, reader: Reader, request: Request) -> Response:
+    await reader.status(address)  # raises for an unknown challenge before the stream begins
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         async for status in shared.status_changes(request, reader, address):
             yield ServerSentEvent(data=status.model_dump_json(), event="status")
 
-    return shared.counted_stream(request, events())
+    return shared.open_stream(request, events())
 
 
-@one.post(
+@challenge_router.post(
     "/review",
     dependencies=_ADMIN,
     responses=_errors(400, 401, 403, 404, 409, 413),
     summary="Approve, reject or rule about an evaluation that waits for a person",
 )
-async def review(address: Known, body: rest.ReviewRequest, context: Context) -> rest.ReviewRecord:
-    with _well_formed():
+async def review(address: AddressPath, body: rest.ReviewRequest, context: Context) -> rest.ReviewRecord:
+    with _bad_input_as_conflict():
         if body.decision != "rule":
             await context.engine.decide(address, body.decision, body.note, body.traceDigest, body.by)
         elif (asked := body.ruling) is None:
@@ -206,39 +206,41 @@ async def review(address: Known, body: rest.ReviewRequest, context: Context) -> 
     return rest.ReviewRecord(challengeAddress=address, decision=body.decision, note=body.note, by=body.by)
 
 
-@one.post("/harness", responses=_errors(400, 404, 409, 413), summary="Reveal a hidden harness, signed by the poster")
-async def reveal(address: Known, body: rest.RevealRequest, context: Context) -> rest.RevealRecord:
-    with _well_formed():
+@challenge_router.post(
+    "/harness", responses=_errors(400, 404, 409, 413), summary="Reveal a hidden harness, signed by the poster"
+)
+async def reveal(address: AddressPath, body: rest.RevealRequest, context: Context) -> rest.RevealRecord:
+    with _bad_input_as_conflict():
         revealed = await context.engine.reveal(address, body.document, body.signature)
     return rest.RevealRecord(challengeAddress=address, privateSetHash=revealed)
 
 
-@one.get(
+@challenge_router.get(
     "/draft",
     response_model=rest.DraftRecord,
     responses=_errors(404),
     summary="A result that is announced before it is posted",
 )
-async def draft(address: Known, reader: Reader) -> object:
+async def draft(address: AddressPath, reader: Reader) -> object:
     return to_camel_json(await read_draft(reader.store, reader.chain_id, address))
 
 
-@one.post(
+@challenge_router.post(
     "/objections", responses=_errors(400, 404, 409, 413), summary="Object to an announced result, signed by a submitter"
 )
-async def object_(address: Known, body: rest.ObjectionRequest, context: Context) -> rest.ObjectionRecord:
-    with _well_formed():
+async def object_(address: AddressPath, body: rest.ObjectionRequest, context: Context) -> rest.ObjectionRecord:
+    with _bad_input_as_conflict():
         new = await context.engine.object(address, body.about, body.reason, body.signature)
     return rest.ObjectionRecord(challengeAddress=address, submitter=new.submitter, about=new.about, reason=new.reason)
 
 
-@one.get(
+@challenge_router.get(
     "/review",
     dependencies=_ADMIN,
     responses=_errors(400, 401, 403, 404),
     summary="Everything needed to decide about a result that waits for a person",
 )
-async def show_review(address: Known, reader: Reader) -> rest.ReviewSheet:
+async def show_review(address: AddressPath, reader: Reader) -> rest.ReviewSheet:
     return await review_sheet(reader.store, reader.chain_id, address)
 
 
@@ -248,17 +250,20 @@ async def show_review(address: Known, reader: Reader) -> rest.ReviewSheet:
     responses={
         200: {"model": rest.Health},
         503: {"model": rest.Health, "description": "The heartbeat is stale."},
-        **documented(429),
+        **error_responses(429),
     },
 )
 async def healthz(context: Context, request: Request) -> JSONResponse:
-    """Report whether the loop still beats, and what this service can do."""
+    """Report whether the service is alive, and what it can do."""
     about = {"hasModel": has_model(context.settings.judges), "evaluator": request.app.state.evaluator}
-    return JSONResponse({**context.pulse.report(__version__), **about}, 503 if context.pulse.stale_reason else 200)
+    return JSONResponse({**context.health.report(__version__), **about}, 503 if context.health.stale_reason else 200)
 
 
 @operations.get(
-    "/metrics", summary="Metrics for Prometheus", response_class=Response, responses={200: _METRICS, **documented(429)}
+    "/metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses={200: _METRICS, **error_responses(429)},
 )
 async def metrics(context: Context) -> Response:
     return Response(context.metrics.render(), headers={"content-type": CONTENT_TYPE})

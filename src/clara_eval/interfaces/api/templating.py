@@ -1,6 +1,6 @@
-"""Render templates, make strangers' text harmless, and word states and costs for the pages.
+"""Render templates, make untrusted text safe, and describe states and costs for the pages.
 
-Invariant: every text is escaped for HTML; control, bidirectional and invisible characters are written as numbers.
+Invariant: every text is escaped for HTML; control, bidirectional and invisible characters are shown as numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from clara_eval.core.untrusted import escaped
 from clara_eval.core.version import __version__
 from clara_eval.documents.rest import ChallengeSummary
 from clara_eval.documents.results import MEANINGS, REJECTED_IN_REVIEW, EvalStatus, State, Token
-from clara_eval.interfaces.words import plain, readable
+from clara_eval.interfaces.words import feature_label, plain
 
 STATIC = Path(__file__).parent / "static"
-MOST_DIGITS = 15
+MAX_DIGITS = 15
 _CODE = re.compile(r"`(?=\S)([^`\n]{1,200})(?<=\S)`")
 _HEX = re.compile(r"0x[0-9a-fA-F]{40,64}")
 _REJECTIONS = {
@@ -43,7 +43,7 @@ _REJECTIONS = {
 }
 
 
-_PLAINER = (
+_REWORDED = (
     ("cannot be told from the chain", "is not known"),
     ("Run under the limits of the round it ended as", "It ended as"),
     (r"the submission of (\w+) at [-\d: ]+ UTC, which is ranked", r"the earlier submission of \1"),
@@ -53,7 +53,7 @@ _PLAINER = (
     (r"The prize of (\$[\d,.]+) is not below (\$[\d,.]+), so a person approves it",
      r"Prizes of \2 or more need a person's approval; this one is \1"),
 )  # fmt: skip
-"""Recorded sentences, and how pages say them."""
+"""Patterns in recorded sentences, and their wording on pages."""
 
 
 def page(
@@ -64,7 +64,7 @@ def page(
     headers: Mapping[str, str] | None = None,
     **more: object,
 ) -> HTMLResponse:
-    """Render a template as an answer that browsers ask for anew each time."""
+    """Render a template as a response that browsers revalidate each time."""
     text = rendered(name, **{**(values or {}), **more})
     return HTMLResponse(text, status, {"cache-control": "no-cache", "vary": "HX-Request, Cookie", **(headers or {})})
 
@@ -74,15 +74,15 @@ def rendered(name: str, **values: object) -> str:
 
 
 def visible(value: object) -> object:
-    """Spell out what hides or turns text; numbers, missing values and markup stay what they are."""
+    """Write invisible and bidirectional characters as numbers; leave numbers, None and markup as they are."""
     if isinstance(value, Markup):
-        return Markup(_spelled(str(value)))  # noqa: S704 - it was markup before; spelling out adds no character of it
+        return Markup(_spell_out(str(value)))  # noqa: S704 - it was markup before, and no markup is added
     if hasattr(value, "__html__") or isinstance(value, bool | int | float | None):
         return value
-    return _spelled(str(value))
+    return _spell_out(str(value))
 
 
-def _spelled(text: str) -> str:
+def _spell_out(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     lines = text.replace("\r\n", "\n").expandtabs(4)
@@ -90,12 +90,12 @@ def _spelled(text: str) -> str:
 
 
 def moment(seconds: int | None) -> str:
-    """A time for people; a contract can hold deadlines that no calendar has."""
+    """Return a time for people; a contract can hold deadlines beyond any calendar."""
     return (iso(seconds, "%d %b %Y, %H:%M UTC") or "beyond any calendar") if seconds else "–"
 
 
 def iso(seconds: int, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str:
-    """A time for programs; empty if no calendar has it."""
+    """Return a time for programs; empty if it is beyond any calendar."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime(form)
     except (OverflowError, ValueError, OSError):
@@ -103,12 +103,12 @@ def iso(seconds: int, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str:
 
 
 def amount(units: str | int | None, token: Token) -> str:
-    """An amount for people: two decimals from 1 on, and no more digits than a line holds."""
+    """Return an amount for people: two decimals from 1 on, and scientific notation above 15 digits."""
     if units is None:
         return "–"
     number, _, symbol = show_amount(int(units), token).partition(" ")
     whole, dot, rest = number.partition(".")
-    if len(whole) > MOST_DIGITS:
+    if len(whole) > MAX_DIGITS:
         return f"{Decimal(whole):.3e} {symbol}"
     rest = (rest[:2] if int(whole) else rest).rstrip("0")
     return f"{int(whole):,}{dot if rest else ''}{rest} {symbol}"
@@ -125,7 +125,7 @@ def fact(value: object, name: str = "") -> str:
 
 
 def share(value: float | None) -> str:
-    """A share in percent; 0 and 100 only if it is exactly that."""
+    """Return a share in percent; 0 % and 100 % only if it is exactly that."""
     if value is None:
         return "–"
     if 0 < value < 0.01:
@@ -136,18 +136,18 @@ def share(value: float | None) -> str:
 
 
 def usd(dollars: float) -> str:
-    """Dollars for people; small amounts keep what is in them."""
+    """Return dollars with two decimals, or three below $1."""
     return f"${dollars:,.2f}" if dollars >= 1 or not dollars else f"${dollars:.3f}"
 
 
 def judge(name: str) -> str:
-    """A judge without its endpoint, which may be inside the operator's network."""
+    """Return a judge's name without its endpoint, which may be in the operator's private network."""
     return name.partition("@")[0]
 
 
 def coded(text: str) -> Markup:
     """Mark up `code` in a poster's text, after escaping all of it."""
-    harmless = str(escape(_spelled(text)))
+    harmless = str(escape(_spell_out(text)))
     return Markup(_CODE.sub(r"<code>\1</code>", harmless))  # noqa: S704 - escaped in the line before
 
 
@@ -156,14 +156,14 @@ def rejection(code: str | None) -> str:
 
 
 def shortened(text: str, named: Callable[[str], str] = short) -> str:
-    """A recorded sentence for people: short addresses, plainer words."""
-    for recorded, said in _PLAINER:
-        text = re.sub(recorded, said, text)
-    return _HEX.sub(lambda found: named(found.group()), text)
+    """Reword a recorded sentence for pages, with short addresses."""
+    for pattern, wording in _REWORDED:
+        text = re.sub(pattern, wording, text)
+    return _HEX.sub(lambda match: named(match.group()), text)
 
 
 def show_names(names: Mapping[str, str]) -> None:
-    """Show the entries of a folder by their names, and nothing of a chain, on every page of this process."""
+    """Show folder entries by name, and nothing about a chain, on every page of this process."""
 
     def named(address: str) -> str:
         return names.get(address) or short(address)
@@ -175,7 +175,7 @@ def show_names(names: Mapping[str, str]) -> None:
 
 
 def badge(account: str) -> Markup:
-    """Draw a small mark from an address, so that the eye finds it again."""
+    """Draw a small icon from an address, so that people recognise it."""
     digest = hashlib.sha256(account.encode()).digest()
     squares = "".join(
         f"M{x} {y}h1v1h-1z" + (f"M{4 - x} {y}h1v1h-1z" if x < 2 else "")
@@ -191,7 +191,7 @@ def badge(account: str) -> Markup:
 
 @cache
 def asset(name: str) -> str:
-    """The address of a static file, which changes with its content."""
+    """Return the URL of a static file, which changes with its content."""
     return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
 
 
@@ -207,9 +207,8 @@ def _environment() -> Environment:
         extensions=["jinja2.ext.do"],
     )
     made.filters.update(
-        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=readable, short=short, badge=badge,
-        wait=show_wait,
-        usd=usd, plain=plain, judge=judge, coded=coded,
+        moment=moment, iso=iso, amount=amount, fact=fact, share=share, words=feature_label, short=short, badge=badge,
+        wait=show_wait, usd=usd, plain=plain, judge=judge, coded=coded,
     )  # fmt: skip
     made.globals.update(version=__version__, asset=asset, shortened=shortened, rejection=rejection, is_view=False)
     return made
@@ -224,7 +223,7 @@ GROUPS: dict[Group, str] = {
     "posted": "Scores posted",
     "ended": "No result",
 }
-"""Filters of the list, and their headings."""
+"""The filters of the list of challenges, with their headings."""
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
 
 
@@ -232,7 +231,7 @@ class Phase(NamedTuple):
     label: str
     tone: Tone
     sentence: str
-    next: str = ""  # what happens then, and who can do what
+    next: str = ""  # what happens next, and who can act
     group: Group = "judging"
 
 
@@ -261,13 +260,13 @@ _OF_STAGE = {
     "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked.", _THEN),
     "executing": Phase("Running", "busy", "The tests are being run on every submission.", _THEN),
 }
-"""Stages that the status counts as extracting."""
+"""Phases by stage, for stages within the status `extracting`."""
 _REJECTED = "A person rejected the result: nothing is posted. The poster may post scores."
 _ANNOUNCED = "The result is announced; submitters may object before it is posted."
 
 
 def phase(row: ChallengeSummary, now: float) -> Phase:
-    """The label of a challenge: by its status on chain, else by its evaluation."""
+    """Return the phase of a challenge, by its status on chain or else by its evaluation."""
     evaluation = row.evaluation
     state, stage = evaluation.status, evaluation.stage
     if row.chainStatus in _OF_CHAIN:
@@ -289,7 +288,7 @@ def counted(number: int, one: str, more: str) -> str:
 
 
 def money(found: SpendLine | None, evaluation: EvalStatus, cap: float | None) -> dict[str, str]:
-    """The costs of one evaluation. While it runs its own meter is newer than the ledger, which holds a reserve."""
+    """Return the costs of an evaluation; while it runs, its own meter is newer than the ledger."""
     has_begun, expected = bool(evaluation.startedAt), evaluation.estimateUsd
     if expected is None:
         estimate = "Not known" if has_begun and found else "Nothing" if has_begun else "Known when scoring starts"
@@ -299,7 +298,7 @@ def money(found: SpendLine | None, evaluation: EvalStatus, cap: float | None) ->
     spent = whole - reserved
     if reserved:
         so_far = max(spent, (evaluation.stage.costUsd if evaluation.stage else None) or 0.0)
-        told = f"{usd(so_far)} so far, {usd(reserved)} reserved"
+        cost = f"{usd(so_far)} so far, {usd(reserved)} reserved"
     else:
-        told = usd(spent) if has_begun else "Nothing yet"
-    return {"estimate": estimate, "spent": told, "cap": f"{usd(cap)} for one challenge" if cap is not None else "None"}
+        cost = usd(spent) if has_begun else "Nothing yet"
+    return {"estimate": estimate, "spent": cost, "cap": f"{usd(cap)} for one challenge" if cap is not None else "None"}

@@ -1,4 +1,4 @@
-"""The command line: every command in the order of its help; each is imported when it is called or its help is shown."""
+"""The command line. A command's module is imported when the command runs or shows its help."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from typer.main import get_command
 from clara_eval.core.errors import ClaraError, RanOut, as_ours
 from clara_eval.core.extras import missing_part
 from clara_eval.core.version import RULES, __version__
-from clara_eval.interfaces.cli.output import EXIT_CODES, fail, tolerate_terminals
+from clara_eval.interfaces.cli.output import EXIT_CODES, fail, replace_unprintable
 
 
 class Entry(NamedTuple):
-    """A command: `module:name` (in this folder, or a full name; none for a group), its line in the help, an example."""
+    """A command or group of commands, as in `commands.toml`."""
 
-    target: str
+    target: str  # `module:name`, in this folder or with a full module name; empty for a group
     line: str
     example: str = ""
 
@@ -39,7 +39,7 @@ GROUPS = {
     "Operate": ("check", "settings", "serve", "evaluate", "review", "spend", "backup", "keys", "mcp"),
     "Lab": ("rank", "calibrate", "redteam"),
 }
-"""What the help of the program lists; the other names are valid."""
+"""The commands in the program's help; commands that are not listed work too."""
 COMMANDS = {
     words: Entry(*row)
     for words, row in tomllib.loads((files(__package__) / "commands.toml").read_text(encoding="utf-8")).items()
@@ -47,25 +47,25 @@ COMMANDS = {
 
 
 class LazyGroup(TyperGroup):
-    """The commands one word below `path`; the program itself has the empty path."""
+    """The commands one word below `path`, which is empty for the program itself."""
 
     path = ""
 
-    def _below(self) -> dict[str, str]:
+    def _subcommands(self) -> dict[str, str]:
         found = (words.rpartition(" ") for words in COMMANDS)
         return {name: COMMANDS[f"{path} {name}".strip()].line for path, _, name in found if path == self.path}
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - typer's signature
-        return list(self._below())
+        return list(self._subcommands())
 
     def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
-        lines = self._below()
+        lines = self._subcommands()
         for title, names in ({"Commands": tuple(lines)} if self.path else GROUPS).items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:<11}", lines[name]) for name in names])
 
     def get_params(self, ctx: Any) -> Any:
-        """Flags with False, not None, as their default: to convert None, typer loads pydantic before any command."""
+        """Return the parameters with False as the default of flags: for None typer would load pydantic."""
         for param in (found := super().get_params(ctx)):
             if getattr(param, "is_flag", False) and param.default is None:
                 param.default = False
@@ -75,7 +75,7 @@ class LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except TyperException as wrong:
-            wrong.message = wrong.message.replace("Value error, ", "")  # of pydantic, before a sentence
+            wrong.message = wrong.message.replace("Value error, ", "")  # pydantic's prefix
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -84,7 +84,7 @@ class LazyGroup(TyperGroup):
                 typer.echo(ctx.get_help())
                 ctx.exit()
             args = [*args[1:], "--help"]
-        self.commands = dict.fromkeys(self._below())  # type: ignore[assignment] # names for typer's "Did you mean"
+        self.commands = dict.fromkeys(self._subcommands())  # type: ignore[assignment] # names for typer's "Did you mean"
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ARG002 - typer's signature
@@ -97,7 +97,7 @@ class LazyGroup(TyperGroup):
             group.path = words
             return group
         found = load(target)
-        if "structlog" in sys.modules:  # a command that logs nothing does not wait for it to be loaded
+        if "structlog" in sys.modules:  # only commands that log have loaded it
             log_to_stderr()
         if not isinstance(found, typer.Typer):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -116,7 +116,7 @@ def load(target: str) -> Any:
 
 def log_to_stderr() -> None:
     """Keep logs off standard output, unless a service or host program has configured them."""
-    import structlog  # noqa: PLC0415 - only where it is loaded already
+    import structlog  # noqa: PLC0415 - only called when it is already loaded
 
     if structlog.is_configured():
         return
@@ -158,13 +158,13 @@ def _top(
 
 
 def main() -> None:
-    """Run a command; our errors end with one sentence, and a bug says that it is one."""
-    tolerate_terminals()
+    """Run a command; a ClaraError ends with one sentence, any other exception is reported as a bug."""
+    replace_unprintable()
     as_json = "--json" in sys.argv
     try:
         code = app(standalone_mode=not as_json)
         sys.exit(code if isinstance(code, int) else 0)
-    except TyperException as wrong:  # only with --json: else typer itself shows it, with the usage
+    except TyperException as wrong:  # only with --json; otherwise typer shows it with the usage
         fail(wrong.format_message(), code=wrong.exit_code, as_json=as_json)
     except typer.Abort:
         fail("Nothing was done: no answer was given.", code=1, as_json=as_json)
@@ -181,17 +181,17 @@ def main() -> None:
     except Exception as bug:
         if sys.flags.dev_mode:
             raise
-        _explain(bug, as_json=as_json)
+        _report_failure(bug, as_json=as_json)
 
 
 def _end_quietly() -> NoReturn:
-    """End with 0: the reader of a pipe has read enough."""
+    """Exit with 0 when the reader of the pipe has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)
 
 
-def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
-    """Tell a missing part, and a machine that has no more of something, from a bug."""
+def _report_failure(bug: Exception, *, as_json: bool) -> NoReturn:
+    """Fail with a message that separates a missing extra or exhausted resource from a bug."""
     part = missing_part(bug) if isinstance(bug, ModuleNotFoundError) else None
     if part is not None:
         fail(part, as_json=as_json)
@@ -200,7 +200,7 @@ def _explain(bug: Exception, *, as_json: bool) -> NoReturn:
     known = as_ours(bug)
     if isinstance(known, RanOut):
         fail(known, as_json=as_json)
-    if isinstance(bug, FileNotFoundError) and "temporary directory" in str(bug):  # of `tempfile`, which names no file
+    if isinstance(bug, FileNotFoundError) and "temporary directory" in str(bug):  # from `tempfile`, which names no file
         fail("No folder for temporary files can be written to. Name one that can with TMPDIR.", code=2, as_json=as_json)
-    told = f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where."
-    fail(told, code=70, as_json=as_json)
+    text = f"unexpected {type(bug).__name__}: {bug}\nThis is a bug. `python -X dev -m clara_eval …` shows where."
+    fail(text, code=70, as_json=as_json)

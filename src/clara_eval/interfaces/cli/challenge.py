@@ -1,4 +1,4 @@
-"""`challenge …` and `finalize`; what writes shows a plan, and sends it only with `--send`."""
+"""Commands `challenge …`. Those that write show a plan, and send it only with `--send`."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ YesFlag = Annotated[bool, Option("--yes", "-y", help="Do not ask before sending.
 
 def try_(address: AddressArgument, file: Annotated[str, Option(help="The draft.")], json: JsonFlag = False) -> None:
     """Measure a draft with the challenge's public harness and tools, on this machine; nothing is sent."""
-    found = ask(lambda caller: submitting.try_draft(caller, address, submitting.draft_text(caller, "", file)))
-    answer(found, json, lambda: print_text(words.tried_text(found)))
+    found = with_caller(lambda caller: submitting.try_draft(caller, address, submitting.draft_text(caller, "", file)))
+    answer(found, json, lambda: print_text(words.trial_text(found)))
 
 
 def list_(
@@ -54,7 +54,7 @@ def list_(
 ) -> None:
     """List challenges, newest first."""
     wanted = ChallengeFilter(status=status, skill=skill, evaluator=evaluator, limit=limit, offset=offset)
-    found = ask(lambda caller: browse(caller, wanted))
+    found = with_caller(lambda caller: browse(caller, wanted))
     if json:
         emit_json(found)
         return
@@ -64,30 +64,30 @@ def list_(
         screen.print(Text(escaped(bare(item.title))[:100] or "A challenge without a title", style="bold"))
         parts = (item.address, item.status, item.prize, f"{item.submissionCount} submitted", left)
         screen.print(Text("  " + "  ".join(escaped(part) for part in parts)), soft_wrap=True)
-    if not found.challenges:  # how to get from an empty list to a full one
+    if not found.challenges:
         kind = "" if status == "any" else f" {status}"
-        said = f"No{kind} challenge{' of that kind' if skill or evaluator != 'any' else ''} on {found.network}"
+        text = f"No{kind} challenge{' of that kind' if skill or evaluator != 'any' else ''} on {found.network}"
         if found.total:
-            said += f", {found.total} in all: `{program()} challenge list --status any` lists them."
+            text += f", {found.total} in all: `{program()} challenge list --status any` lists them."
         else:
-            said += f" yet. Post the first one: `{program()} challenge post --help`."
-        screen.print(Text(said))
+            text += f" yet. Post the first one: `{program()} challenge post --help`."
+        screen.print(Text(text))
     if found.nextOffset is not None:
         console().print(f"More with --offset {found.nextOffset}.")
 
 
 def show(address: AddressArgument, sender: FromOption = "", json: JsonFlag = False) -> None:
     """Show one challenge in full, with your own submission."""
-    found = words.detail(ask(lambda caller: detail(caller, address, sender or None)), NAMES)
-    answer(found, json, lambda: _show_detail(found))
+    found = words.explain_config(with_caller(lambda caller: detail(caller, address, sender or None)), NAMES)
+    answer(found, json, lambda: _print_detail(found))
 
 
-def ask(question: Callable[[Caller], Awaitable[T]]) -> T:
-    async def answer() -> T:
+def with_caller(action: Callable[[Caller], Awaitable[T]]) -> T:
+    async def run() -> T:
         async with open_caller(Settings.from_env()) as caller:
-            return await question(caller)
+            return await action(caller)
 
-    return asyncio.run(answer())
+    return asyncio.run(run())
 
 
 async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
@@ -95,7 +95,7 @@ async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
     last: list[str] = []
     while True:
         found = await eval_status(caller, address)
-        shown = words.status(found, NAMES)
+        shown = words.explain_status(found, NAMES)
         lines = [f"{shown.status}  {shown.progress} %  {shown.explanation}"]
         lines += [f"  {words.stage_text(shown.stage)}"] if shown.stage.total else []
         lines += [f"  looked at again at {show_moment(shown.retryAt)}"] if shown.retryAt else []
@@ -108,7 +108,7 @@ async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
         await asyncio.sleep(every)
 
 
-def _show_detail(found: DetailResult) -> None:
+def _print_detail(found: DetailResult) -> None:
     item = found.challenge
     console(stderr=False).print(Text(escaped(bare(item.title)), style="bold"), soft_wrap=True)
     shares = " / ".join(f"{share / 100:g} %" for share in found.payoutBps)
@@ -135,7 +135,7 @@ def _show_detail(found: DetailResult) -> None:
 
 
 def _config_lines(found: DetailResult) -> list[tuple[str, str]]:
-    """The criteria and features of a config, or why there are none."""
+    """Return the criteria and features of a config, or why there are none."""
     try:
         config = parse_eval_config(bare(found.evalConfig)) if found.evalConfig else None
     except BadInput:
@@ -167,7 +167,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
     yes: YesFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    """Post a challenge: shows plan, quote, fee and warnings; --send escrows the prize."""
+    """Post a challenge: show plan, quote, fee and warnings; with --send, escrow the prize."""
     terms = posting.Posting(
         title=title,
         problem_statement=output.text_or_file(problem),
@@ -185,7 +185,7 @@ def post(  # noqa: PLR0917 - the terms of a challenge
         private_set_hash=private_set_hash or posting.NO_HASH,
         allow_duplicate=allow_duplicate,
     )
-    _write(posting.post(terms, sender or None), send=send, yes=yes, json=json)
+    _show_or_send(posting.post(terms, sender or None), send=send, yes=yes, json=json)
 
 
 def submit(  # noqa: PLR0917 - three ways to name a solution
@@ -211,7 +211,7 @@ def submit(  # noqa: PLR0917 - three ways to name a solution
         agent_id=agent_id,
         register=register,
     )
-    _write(submitting.submit(submission, sender or None), send=send, yes=yes, json=json)
+    _show_or_send(submitting.submit(submission, sender or None), send=send, yes=yes, json=json)
 
 
 def score(
@@ -223,12 +223,12 @@ def score(
     yes: YesFlag = False,
     json: JsonFlag = False,
 ) -> None:
-    """Score your own challenge after its deadline: pays the winners, once and for good."""
+    """Score your own challenge after its deadline: pays the winners; cannot be undone."""
     if bool(file) == bool(winner):
         raise BadInput("The winners are not named.", remedy="Give --scores FILE, or --winner for each, best first.")
     text = sys.stdin.read() if file == "-" else read_text(Path(file)) if file else "\n".join(winner or [])
     action = claiming.own_scores(address, claiming.read_places(text), sender or None)
-    _write(action, send=send, yes=yes, json=json)
+    _show_or_send(action, send=send, yes=yes, json=json)
 
 
 def claim(
@@ -243,7 +243,7 @@ def claim(
 ) -> None:
     """Claim your prize, or your share of an expired challenge."""
     action = claiming.finalize if finalize else claiming.claim
-    _write(action(address, sender or None), send=send, yes=yes, json=json)
+    _show_or_send(action(address, sender or None), send=send, yes=yes, json=json)
 
 
 def object_(
@@ -253,16 +253,16 @@ def object_(
     reason: Annotated[str, Option(help="Why, in a sentence or two; it becomes public with the trace.")] = "",
     json: JsonFlag = False,
 ) -> None:
-    """Show an announced result; with --about object to it, signed by CLARA_WALLET_KEY, before it is posted."""
+    """Show an announced result; with --about, object to it before the post, signed by CLARA_WALLET_KEY."""
     if about and Settings.from_env().wallet_key is None:
         raise ConfigError("An objection is signed by the submitter.", remedy=NO_KEY)
     wanted = ObjectionInput(address, about, reason)
-    found = words.objected(ask(lambda caller: object_or_show(caller, wanted, confirmed="yes")), NAMES)
+    found = words.add_objection_step(with_caller(lambda caller: object_or_show(caller, wanted, confirmed="yes")), NAMES)
     objection = {"challengeAddress": found.address, "traceDigest": found.traceDigest, "about": about, "reason": reason}
-    answer(objection if about else found, json, lambda: print_text(words.objected_text(found)))
+    answer(objection if about else found, json, lambda: print_text(words.objection_text(found)))
 
 
-def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
+def _show_or_send(action: Action, *, send: bool, yes: bool, json: bool) -> None:
     async def report(done: int, total: int, step: str) -> None:
         console().print(f"[{done}/{total}] {step}", markup=False)
 
@@ -279,5 +279,5 @@ def _write(action: Action, *, send: bool, yes: bool, json: bool) -> None:
             is_agreed = confirm(question, err=True)
         return await perform(caller, action, confirmed="yes" if is_agreed else "no", report=report)
 
-    found = words.acted(ask(act), NAMES)
-    answer(found, json, lambda: print_text(words.acted_text(found, NAMES)))
+    found = words.add_next_step(with_caller(act), NAMES)
+    answer(found, json, lambda: print_text(words.action_text(found, NAMES)))

@@ -1,4 +1,4 @@
-"""`config …` and `harness …`: write, check, price and hash what a poster commits to; run and reveal a harness."""
+"""Commands `config …` and `harness …`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from clara_eval.core.errors import BadInput
 from clara_eval.interfaces.cli import screen
 from clara_eval.interfaces.cli.output import AddressArgument, ConfigFile, JsonFlag, Judges, answer, emit_json, write_new
 from clara_eval.interfaces.cli.screen import print_lines, safe
-from clara_eval.interfaces.words import fact
+from clara_eval.interfaces.words import show_value
 
 ConfigTemplate = Literal["measured", "gas", "code", "text", "amm"]
 
@@ -36,9 +36,9 @@ def init(
     """Write a starter config that explains itself; never overwrites a file."""
     judges = Settings.from_env().judges
     is_asked = template is None and sys.stdin.isatty() and not as_json
-    usual = "code" if quoting.has_model(judges) else "measured"
-    kind = template or (_asked(usual) if is_asked else usual)
-    text = _tailored(template_text(kind)) if is_asked else template_text(kind)
+    default_kind = "code" if quoting.has_model(judges) else "measured"
+    kind = template or (_ask_kind(default_kind) if is_asked else default_kind)
+    text = _ask_criteria(template_text(kind)) if is_asked else template_text(kind)
     warnings = quoting.missing_model(configs.parse_eval_config(text), judges)
     content = text.encode()
     write_new(file, content)
@@ -51,26 +51,26 @@ def init(
     screen.print_next([f"config validate {quoted}", f"config rehearse {quoted} --sample DRAFT"])
 
 
-def _tailored(text: str) -> str:
-    """Ask for criteria and language; Enter keeps those of the template."""
+def _ask_criteria(text: str) -> str:
+    """Ask for criteria and language and return the config with them; Enter keeps the template's."""
     config: dict[str, object] = json.loads(text)
     screen.print_labelled("criteria", str(config["criteria"]), stderr=True)
     criteria = prompt("What makes an entry good", default="as above", err=True)
     language = prompt("Language of the entries", default=str(config.get("language", "none")), err=True)
     changed = {"criteria": criteria.strip(), "language": language.strip().lower()}
-    kept = {name: said for name, said in changed.items() if said not in {"", "as above", "none", config.get(name)}}
+    kept = {name: value for name, value in changed.items() if value not in {"", "as above", "none", config.get(name)}}
     return json.dumps({**config, **kept}, indent=2, ensure_ascii=False) + "\n" if kept else text
 
 
-def _asked(usual: str) -> str:
+def _ask_kind(default_kind: str) -> str:
     for name, sentence in KINDS.items():
         screen.print_labelled(name, sentence, stderr=True)
     while True:
-        kind = str(prompt("What kind of challenge", default=usual, err=True)).strip().lower()
+        kind = str(prompt("What kind of challenge", default=default_kind, err=True)).strip().lower()
         if kind in KINDS:
             return kind
-        told = f"There is no kind {safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}."
-        screen.print_labelled("Sorry", told, stderr=True)
+        text = f"There is no kind {safe(kind[:40])!r}. Choose one of {', '.join(KINDS)}."
+        screen.print_labelled("Sorry", text, stderr=True)
 
 
 def features(
@@ -78,7 +78,7 @@ def features(
     measured: Annotated[bool, Option("--measured", help="Only what needs no model.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """List every feature with a built-in type: what tools measure, what running tells, what a model reads."""
+    """List every feature with a built-in type: measured by tools, by running it, or read by a model."""
     groups = {"measured by tools": MEASURED, "told by running it": EXECUTED, "read by a model": COMMON}
     shown = {title: found for title, found in groups.items() if not (measured and found is COMMON)}
     if as_json:
@@ -105,7 +105,7 @@ HARNESS_FEATURES = {
 
 
 def validate(file: ConfigFile, as_json: JsonFlag = False) -> None:
-    """List everything that is wrong with a config, with its place and remedy; exit 1 if it is not usable."""
+    """List all problems of a config, with place and remedy; exit 1 if it is not usable."""
     content = read_bytes(file)
     found = quoting.check_config(content, Settings.from_env())
     answer({"file": str(file), **found}, as_json, lambda: _print_summary(file, content, found))
@@ -141,7 +141,6 @@ def _print_summary(file: Path, content: bytes, found: quoting.ConfigResult) -> N
 
 
 def feature_lines(config: configs.EvalConfig) -> list[str]:
-    """A line for each feature: its name, type, direction, weight and source."""
     schema, untyped = configs.compile_schema(config)
     lines: list[str] = []
     for one in schema.features:
@@ -168,7 +167,7 @@ def quote(
     batch: Annotated[bool, Option("--batch", help="In batches, at half the price, where a judge offers them.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what an evaluation will cost, stage by stage."""
+    """Estimate the cost of an evaluation, stage by stage."""
     config, _ = read_config(file, as_json=as_json)
     asked = quoting.Size(submissions, 0, size, batch)
     found = quoting.quote_config(config, Settings.from_env(), judges=judges, size=asked, schedule=schedule)
@@ -181,7 +180,7 @@ def quote(
 
 
 def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) -> None:
-    """Print a quote; what is judged without a chain is not posted."""
+    """Print a quote, without the cost of posting if nothing is posted."""
     size = found.size
     table = Table(title=f"{size.submissions} submissions of {size.submission_bytes} bytes, schedule {schedule}")
     for name in ("stage", "judge", "calls", "input tokens", "output tokens", "USD"):
@@ -209,7 +208,7 @@ def _dollars(micro_usd: int | None) -> str:
 
 
 def read_config(file: Path, *, as_json: bool) -> tuple[configs.EvalConfig, bytes]:
-    """Read and check a config; one that is not usable ends the command with its problems and exit code 1."""
+    """Read and check a config; print its problems and exit with 1 if it is not usable."""
     content = read_bytes(file)
     try:
         return configs.parse_eval_config(content), content
@@ -223,7 +222,7 @@ def read_config(file: Path, *, as_json: bool) -> tuple[configs.EvalConfig, bytes
 def read_bytes(file: Path) -> bytes:
     try:
         with file.open("rb") as handle:
-            return handle.read(1_048_576)  # far above the config's own limit, which gives the reason
+            return handle.read(1_048_576)  # far above the limit of a config, which the parser reports
     except OSError as bad:
         raise BadInput(f"{file} cannot be read: {bad.strerror or bad}.", remedy="Name a JSON file.") from None
 
@@ -259,7 +258,7 @@ def init_harness(
     language: Annotated[str, Argument(metavar="LANGUAGE", help="python, javascript or solidity.")],
     folder: Annotated[Path, Option(help="Where the two files are written.")] = Path(),
 ) -> None:
-    """Write a first harness and a solution that passes it, to change into yours."""
+    """Write a starter harness and a solution that passes it."""
     files = harnesses.starter_files(language)
     for name, content in files.items():
         write_new(folder / name, content)
@@ -274,14 +273,14 @@ def hash_harness(
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Print the privateSetHash of a hidden harness; keep the document, because it is what has to be revealed."""
+    """Print the privateSetHash of a hidden harness; keep the document, you have to reveal it later."""
     document = harnesses.hidden_harness(file, salt, language)
     if out is not None:
         write_new(out, document.content, is_secret=True)
     if as_json:
-        told = {"privateSetHash": document.private_set_hash, "salt": document.salt}
-        told |= {"language": document.harness.language, "document": document.content.decode()}
-        emit_json({**told, "file": str(out) if out else None})
+        fields = {"privateSetHash": document.private_set_hash, "salt": document.salt}
+        fields |= {"language": document.harness.language, "document": document.content.decode()}
+        emit_json({**fields, "file": str(out) if out else None})
         return
     echo(document.private_set_hash)
     if out is None and not harnesses.is_document(file):
@@ -289,7 +288,7 @@ def hash_harness(
 
 
 def check_engines(*, as_json: bool) -> NoReturn:
-    """Make every engine ready, and run the smallest program on it; exit 1 if an installed one does not run."""
+    """Prepare every engine and run a minimal program on it; exit 1 if an installed one fails."""
     found = harnesses.engines(Settings.from_env())
     if as_json:
         emit_json({"engines": {name: {**one, "remedy": one["remedy"] or None} for name, one in found.items()}})
@@ -306,14 +305,14 @@ def check_harness(
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a harness on a reference solution, twice; exit 1 unless every test passes with the same numbers.
+    """Run a harness twice on a reference solution; exit 1 unless every test passes with equal numbers.
 
-    Warns where a submission that does nothing would get a number, and where everybody knows the input of a metric.
+    Warns if a submission that does nothing would get a number, and if the input of a metric is public.
     """
     found = harnesses.check_file(Settings.from_env(), file, reference, hidden=hidden, language=language)
     if as_json:
-        told = {"ok": not found.problems, "problems": list(found.problems), "warnings": list(found.warnings)}
-        emit_json({**told, **harnesses.run_document(found.executed)})
+        report = {"ok": not found.problems, "problems": list(found.problems), "warnings": list(found.warnings)}
+        emit_json({**report, **harnesses.run_document(found.executed)})
     else:
         _print_run(reference, found.executed)
         print_lines(*(f"[red]problem[/]  {safe(problem, 400)}" for problem in found.problems))
@@ -325,7 +324,7 @@ def _print_run(file: Path, executed: harnesses.Executed) -> None:
     colour = "green" if executed.outcome == "passed" else "red"
     print_lines(f"{safe(str(file))}: [{colour}]{executed.outcome.value}[/]  {safe(executed.detail, 300)}")
     for name, value in executed.features.items():
-        screen.print_text(f"  {name:28} {fact(value)}")
+        screen.print_text(f"  {name:28} {show_value(value)}")
     print_lines(*(f"[dim]  {safe(line, 300)}[/]" for line in executed.logs))
 
 
@@ -336,10 +335,10 @@ def reveal_harness(
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Reveal a hidden harness, signed by CLARA_WALLET_KEY, to the service at CLARA_API_URL or to the local store."""
+    """Reveal a hidden harness to CLARA_API_URL or the local store, signed by CLARA_WALLET_KEY."""
     if not harnesses.is_document(file) and not salt:
         raise BadInput(f"{file} has no salt.", remedy="Give the document that was hashed, or --salt.")
     target, document = to_address(address), harnesses.hidden_harness(file, salt, language)
     asyncio.run(harnesses.reveal_document(Settings.from_env(), target, document))
-    told = {"challengeAddress": target, "privateSetHash": document.private_set_hash}
-    answer(told, as_json, lambda: screen.print_text(f"Revealed {document.private_set_hash} for {target}."))
+    record = {"challengeAddress": target, "privateSetHash": document.private_set_hash}
+    answer(record, as_json, lambda: screen.print_text(f"Revealed {document.private_set_hash} for {target}."))

@@ -1,4 +1,4 @@
-"""`evaluate`, `config rehearse`, and what `judge` does: read, quote or judge, print."""
+"""Commands `evaluate` and `config rehearse`, and the body of `judge`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from clara_eval.interfaces.cli import output, screen
 from clara_eval.interfaces.cli.config import print_quote, read_config
 from clara_eval.interfaces.cli.leaderboard_table import LeaderboardTable, print_leaderboard, print_result
 from clara_eval.interfaces.cli.output import AddressArgument, ConfigFile, HarnessOption, JsonFlag, Judges, Problem
-from clara_eval.interfaces.words import fact
+from clara_eval.interfaces.words import show_value
 
 OUTCOMES = {
     "confirmed": "posted and confirmed",
@@ -76,7 +76,7 @@ def evaluate(
 
 
 class LiveProgress(Progress):
-    """Call it with every status: bars on a terminal, one line a stage elsewhere; `tell` adds a sentence."""
+    """A progress callback for statuses: bars on a terminal, otherwise one line per stage."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -107,7 +107,9 @@ class LiveProgress(Progress):
             self.tell(stage.name, f"{stage.done} of {stage.total} {note}".rstrip())
 
 
-def run(source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, json: bool, **asked: Any) -> None:
+def run_judge(
+    source: str, config: Path, out: Path, harness: Path | None, *, dry_run: bool, json: bool, **asked: Any
+) -> None:
     settings = Settings.from_env()
     _, content = read_config(config, as_json=json)
     title = "Entries" if source == "-" else Path(source).resolve().stem
@@ -137,8 +139,8 @@ def _print_ranking(found: Judged) -> None:
         LeaderboardRow.model_validate({**row, "address": row["id"], "prizeAmount": "1" if row["winner"] else None})
         for row in found.document["rankings"]
     ]
-    told = found.document.get("margin")
-    margin = Margin.model_validate(told) if told else None
+    values = found.document.get("margin")
+    margin = Margin.model_validate(values) if values else None
     names = {row.address: row.address for row in rows}
     print_leaderboard(screen.console(stderr=False), LeaderboardTable(rows, margin=margin, names=names))
     screen.console(stderr=False).print()
@@ -157,10 +159,10 @@ def rehearse(
     judges: Judges = "",
     as_json: JsonFlag = False,
 ) -> None:
-    """Judge samples as an evaluation would: their facts, what each test said, and who would win. Nothing is kept."""
+    """Judge samples as an evaluation would: facts, test results, and who would win. Nothing is kept."""
     config, content = read_config(file, as_json=as_json)
     if write is not None and write.exists():
-        raise output.exists_already(write)  # before a model is paid for nothing
+        raise output.already_exists(write)  # before any model is paid
     entries, task = sample_entries(sample or []), output.text_or_file(problem)
     request = JudgeRequest(entries, with_harness(content, harness), judges, problem=task)
     found = asyncio.run(rehearse_config(config, request, Settings.from_env()))
@@ -175,7 +177,7 @@ def rehearse(
     for read in document["readings"]:
         screen.print_text(f"\n{read['file']}")
         for name, value in read["facts"].items():
-            screen.print_text(f"  {name:28} {fact(value)}")
+            screen.print_text(f"  {name:28} {show_value(value)}")
         for test in read["tests"]:
             shown = test["value"] if test["outcome"] == "passed" and test["kind"] == "metric" else test["outcome"]
             screen.print_text(f"  {test['name']:28} {shown}")

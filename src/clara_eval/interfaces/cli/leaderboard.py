@@ -1,4 +1,4 @@
-"""`status`, `leaderboard`, `score`: what an evaluation found; `review …`: a decision of a person before money moves."""
+"""Commands `status`, `leaderboard`, `score` and `review …`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from clara_eval.documents.results import STOPPED_STATES, RuledStage, RulingKind
 from clara_eval.interfaces import words
 from clara_eval.interfaces.cli import leaderboard_table as tables
 from clara_eval.interfaces.cli import screen
-from clara_eval.interfaces.cli.challenge import ask, watch
+from clara_eval.interfaces.cli.challenge import watch, with_caller
 from clara_eval.interfaces.cli.output import NAMES, AddressArgument, JsonFlag, answer, emit_json, fail
 from clara_eval.interfaces.cli.screen import print_lines, safe
 
-NEIGHBOURS = 2  # places above and below one entry that are shown with it
+NEIGHBOURS = 2  # places shown above and below one entry
 _NEXT = {
     "complete": "verify {0}|leaderboard {0}",
     "review": "review show {0}",
@@ -51,7 +51,7 @@ def status(
 ) -> None:
     """Show how far the evaluation of a challenge has come."""
     if follow:
-        ended = ask(lambda caller: watch(caller, address, every))
+        ended = with_caller(lambda caller: watch(caller, address, every))
         answer(ended, json, lambda: None)
         raise Exit(1 if ended.status in STOPPED_STATES else 0)
     target = to_address(address)
@@ -62,7 +62,7 @@ def status(
     if json:
         emit_json({"challenge": target, **document.model_dump()})
         return
-    out, meaning = screen.console(stderr=False), words.meaning(document)
+    out, meaning = screen.console(stderr=False), words.status_meaning(document)
     out.print(Text.assemble((target, "bold"), f"  {document.status}  {document.progress} %"))
     out.print(Text(meaning))
     screen.print_labelled("Warning", document.warning)
@@ -81,10 +81,10 @@ def leaderboard(
     limit: Annotated[int, Option(min=1, max=results.MAX_STANDINGS, help="How many places to show.")] = tables.ROWS,
     json: JsonFlag = False,
 ) -> None:
-    """Show everybody's place, its interval and prize, once scores are posted."""
+    """Show every place with its interval and prize, once scores are posted."""
 
     async def read(caller: Caller) -> None:
-        found = words.leaderboard(await results.leaderboard(caller, address, limit=limit), NAMES)
+        found = words.add_trace(await results.leaderboard(caller, address, limit=limit), NAMES)
         if json:
             emit_json(found)
             return
@@ -101,7 +101,7 @@ def leaderboard(
         screen.print_labelled("Known", only if found.source == "chain" else None)
         screen.print_next([f"score {found.address} 1", f"verify {found.address}"])
 
-    ask(read)
+    with_caller(read)
 
 
 def score(
@@ -110,16 +110,16 @@ def score(
     *,
     json: JsonFlag = False,
 ) -> None:
-    """Say why one entry ended where it did: its place, facts, comparisons, closest rival, and the prize."""
+    """Explain the place of one entry: its facts, comparisons, closest rival and prize."""
 
     async def read(caller: Caller) -> None:
-        found = words.score(await results.score(caller, address, submitter or None), NAMES)
+        found = words.explain_score(await results.score(caller, address, submitter or None), NAMES)
         if json:
             emit_json(found)
             return
         _print_score(found, (await results.leaderboard(caller, address, limit=results.MAX_STANDINGS)).standings)
 
-    ask(read)
+    with_caller(read)
 
 
 def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
@@ -134,11 +134,11 @@ def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
     if found.features:
         screen.print_heading("Facts by which it was judged")
     for fact in found.features:
-        out.print(Text(f"  {words.readable(fact.name):<28} {words.fact(fact.value)}"))
+        out.print(Text(f"  {words.feature_label(fact.name):<28} {words.show_value(fact.value)}"))
     if failed := found.standing.executed.failed if found.standing.executed else {}:
         screen.print_heading("What did not pass")
     for name, how in failed.items():
-        out.print(Text(f"  {words.readable(name):<28} {how}"))
+        out.print(Text(f"  {words.feature_label(name):<28} {how}"))
     for note in (*map(bare, found.notes), *(flag_sentence(bare(flag)) for flag in found.flags)):
         screen.print_wrapped(screen.short_hex(words.plain(note)), "  - ")
     if found.games:
@@ -157,7 +157,7 @@ def _print_score(found: ScoreResult, standings: Sequence[StandingRow]) -> None:
 
 
 def flag_sentence(text: str) -> str:
-    """The sentence of a flag; its JSON may be cut."""
+    """Return the sentence of a flag in JSON, or the text itself if the JSON is cut."""
     try:
         return str(json_text.loads(text)["sentence"])
     except (ValueError, LookupError, TypeError):
@@ -189,7 +189,7 @@ def list_waiting(*, json: JsonFlag = False) -> None:
 
 
 def show(address: AddressArgument, *, json: JsonFlag = False) -> None:
-    """One result that waits: money, time, ranking, doubts, facts and comparisons near the last paid place."""
+    """Show a result under review: prize, deadline, doubts, ranking, facts, comparisons near the pay line."""
     target, settings = to_address(address), Settings.from_env()
     sheet = asyncio.run(reviews.in_store(settings, lambda store, chain: reviews.review_sheet(store, chain, target)))
     answer(sheet, json, lambda: print_sheet(sheet))
@@ -211,7 +211,7 @@ def approve(
 def reject(
     address: AddressArgument, *, note: Note = "", by: By = "", digest: Digest = None, json: JsonFlag = False
 ) -> None:
-    """End the evaluation as failed; the poster may still post."""
+    """End the evaluation as failed; the poster may still post scores."""
     _decide(address, partial(reviews.reject, note=note, digest=digest, by=by), "Nothing is posted.", json=json)
 
 
@@ -227,7 +227,7 @@ def rule(
     by: By = "",
     json: JsonFlag = False,
 ) -> None:
-    """Exclude an entry, say who is the original, or ask another judge; the round is then evaluated again."""
+    """Exclude an entry, name the original of a copy, or ask another judge; then evaluate the round again."""
     if sum(bool(value) for value in (exclude, original, judge)) != 1:
         raise BadInput("A ruling is exactly one of --exclude, --original and --judge.", path="ruling")
     account = to_address(exclude or original or "") if not judge else None
@@ -240,12 +240,11 @@ def rule(
 def _decide(address: str, decide: Callable[..., Awaitable[reviews.Review]], follows: str, *, json: bool) -> None:
     target, settings = to_address(address), Settings.from_env()
     review = asyncio.run(reviews.in_store(settings, lambda store, chain_id: decide(store, chain_id, target)))
-    told = f"{review.address} is {review.state}. {follows.format(target)}"
-    answer(review.to_json(), json, lambda: print_lines(told))
+    text = f"{review.address} is {review.state}. {follows.format(target)}"
+    answer(review.to_json(), json, lambda: print_lines(text))
 
 
 def print_sheet(sheet: ReviewSheet) -> None:
-    """Print a review: the money, the doubts, the ranking, and facts and comparisons near the last paid place."""
     money, due = "not known", sheet.postsAt or sheet.scoringDeadline
     if sheet.prizePool is not None and sheet.token is not None:
         money = f"{round_amount(int(sheet.prizePool), sheet.token)} for {show_count(sheet.winnerCount, 'place')}"

@@ -1,6 +1,6 @@
-"""Places on a screen: of a challenge, from 60 columns on, and of any pairwise results (`rank`).
+"""Print leaderboards of challenges, and the command `rank` for any pairwise results.
 
-Invariant: strangers' text is escaped; of `rank`, equal rows in any order print equal bytes.
+Invariant: untrusted text is escaped; `rank` prints equal bytes for equal rows in any order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from clara_eval.documents.results import ExecutedRun, LeaderboardRow, Margin, Ra
 from clara_eval.interfaces.cli.output import emit_json
 from clara_eval.interfaces.cli.screen import console, print_labelled, print_wrapped, safe, short_hex
 
-ROWS = 25  # places that are shown by default
-LONGEST_NAME = 20
+ROWS = 25  # places shown by default
+MAX_NAME_CHARS = 20
 GAP = "  "
-BAR = (13, 31)  # the narrowest and the widest bar
+BAR_WIDTHS = (13, 31)  # smallest and largest, in characters
 UNKNOWN = "–"
-MOST_CRITERIA = 300
+MAX_CRITERIA_CHARS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,9 @@ class LeaderboardTable:
     names: Mapping[str, str] = field(default_factory=dict)
     marked: str = ""  # an address whose row is highlighted
 
-    @property
-    def ranked(self) -> list[LeaderboardRow | StandingRow]:
-        return [row for row in self.rows if row.is_ranked]
-
 
 class Column:
-    """A heading and its cells, all of one width; the columns with the lowest `keep` leave first on a narrow screen."""
+    """A heading and its cells, padded to one width; a narrow screen drops the lowest `keep` first."""
 
     def __init__(self, heading: str, cells: list[str], keep: int, side: Literal["left", "right"] = "right") -> None:
         self.heading, self.cells, self.keep = heading, cells, keep
@@ -62,8 +58,9 @@ class Column:
 def print_leaderboard(
     screen: Console, leaderboard: LeaderboardTable, *, limit: int = ROWS, heading: str = "Leaderboard"
 ) -> None:
-    """Print the table with the line below the winners, and below who was not ranked and why."""
-    ranked, rejected = leaderboard.ranked, [row for row in leaderboard.rows if not row.is_ranked]
+    """Print the table with a line below the winners, then the entries that were not ranked and why."""
+    ranked = [row for row in leaderboard.rows if row.is_ranked]
+    rejected = [row for row in leaderboard.rows if not row.is_ranked]
     if ranked:
         screen.print(Text(heading, style="bold"))
         for line in table_lines(leaderboard, ranked[:limit], screen.width):
@@ -74,7 +71,7 @@ def print_leaderboard(
         screen.print()
         screen.print(Text.assemble(("Not ranked", "bold"), ", each with its reason; the round went on without them:"))
     for row in rejected[:limit]:
-        who = "  ".join(filter(None, (_name(leaderboard, row), _agent(row))))
+        who = "  ".join(filter(None, (_entry_name(leaderboard, row), _short_address(row))))
         screen.print(Text.assemble("  ", who, "  ", (escaped(row.code or "rejected"), "yellow")), soft_wrap=True)
         reason = row.reason if isinstance(row.reason, str) else bare(row.reason) if row.reason else ""
         print_wrapped(short_hex(reason), "    ", screen=screen)
@@ -83,27 +80,27 @@ def print_leaderboard(
 
 
 def table_lines(leaderboard: LeaderboardTable, shown: Sequence[RankedEntry], width: int) -> list[Text]:
-    columns, bar = _fitted(_columns(leaderboard, shown), width)
+    columns, bar = _fit_columns(_columns(leaderboard, shown), width)
     heading, *cells = zip(*(column.aligned for column in columns), strict=True)
     ends = [_interval(row) for row in shown if row.elo is not None]
     scale = min((low for low, _, _ in ends), default=0.0), max((high for _, _, high in ends), default=1.0)
     is_exact = bool(shown) and all(row.low is not None and row.low == row.high for row in shown)
-    lines = [_line(heading, bar, "exact" if is_exact else "90 % range", "dim")]
+    lines = [_join_cells(heading, bar, "exact" if is_exact else "90 % range", "dim")]
     for number, row in enumerate(shown):
         if number and shown[number - 1].is_paid and not row.is_paid:
-            whole, margin = _width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
+            whole, margin = _total_width(columns) + (bar + len(GAP) if bar else 0), leaderboard.margin
             sure = f": {100 * margin.sure:.0f} % sure by this judge, {margin.word}" if margin else ""
             above = "paid above this line" if leaderboard.token else "winners above this line"
             lines.append(Text(f"── {above}{sure} ".ljust(whole, "─")[:whole], style="dim"))
         style = "bold green" if row.is_paid else ""
         style = f"{style} reverse".strip() if row.address == leaderboard.marked else style
-        drawn = "" if row.elo is None or not bar else bar_of(*_interval(row), scale, bar)
-        lines.append(_line(cells[number], bar, drawn, style))
+        drawn = "" if row.elo is None or not bar else draw_bar(*_interval(row), scale, bar)
+        lines.append(_join_cells(cells[number], bar, drawn, style))
     return lines
 
 
-def bar_of(low: float, middle: float, high: float, scale: tuple[float, float], width: int) -> str:
-    """Draw an interval: ├──●──┤ on a scale that all rows share."""
+def draw_bar(low: float, middle: float, high: float, scale: tuple[float, float], width: int) -> str:
+    """Draw an interval, ├──●──┤, on a scale shared by all rows."""
     first, span = scale[0], (scale[1] - scale[0]) or 1.0
     at = [max(0, min(width - 1, round((value - first) / span * (width - 1)))) for value in (low, middle, high)]
     cells = [" "] * width
@@ -118,15 +115,15 @@ def _interval(row: RankedEntry) -> tuple[float, float, float]:
 
 
 def _columns(leaderboard: LeaderboardTable, shown: Sequence[RankedEntry]) -> list[Column]:
-    names, token = [_name(leaderboard, row) for row in shown], leaderboard.token
+    names, token = [_entry_name(leaderboard, row) for row in shown], leaderboard.token
     games = ["" if row.wins is None else f"{row.wins:g}–{row.losses or 0:g}–{row.ties or 0:g}" for row in shown]
     chances = ["" if row.pTop is None else f"{100 * row.pTop:.0f} %" for row in shown]
     prizes = [round_amount(int(row.prizeAmount or 0), token) if row.is_paid and token else "" for row in shown]
     found = [
         Column("#", [f"{row.rank or UNKNOWN}{'=' if row.tiedWith else ''}" for row in shown], 99),
         Column("entry", names, 99, "left"),
-        Column("agent", [_agent(row) for row in shown], 2 if any(names) else 99, "left"),
-        *_executed([row.executed for row in shown]),
+        Column("agent", [_short_address(row) for row in shown], 2 if any(names) else 99, "left"),
+        *_run_columns([row.executed for row in shown]),
         Column("Elo", [UNKNOWN if row.elo is None else f"{row.elo:.0f}" for row in shown], 9),
         Column("P(paid)" if token else "P(wins)", chances, 5),
         Column("W–L–T", games, 1),
@@ -136,43 +133,43 @@ def _columns(leaderboard: LeaderboardTable, shown: Sequence[RankedEntry]) -> lis
     return [column for column in found if any(column.cells)]
 
 
-def _fitted(columns: list[Column], width: int) -> tuple[list[Column], int]:
-    """The columns that fit beside a bar, and the bar's width; 0 if it does not fit or nothing is rated."""
+def _fit_columns(columns: list[Column], width: int) -> tuple[list[Column], int]:
+    """Return the columns that fit, and the width of the bar, 0 if it does not fit or nothing is rated."""
     kept, rated = list(columns), any(column.heading == "Elo" for column in columns)
-    least = BAR[0] + len(GAP) if rated else 0
-    while _width(kept) + least > width:
+    least = BAR_WIDTHS[0] + len(GAP) if rated else 0
+    while _total_width(kept) + least > width:
         worst = min(kept, key=lambda column: column.keep)
         if worst.keep >= 9:
             least = 0
-            if _width(kept) <= width or worst.keep == 99:
+            if _total_width(kept) <= width or worst.keep == 99:
                 break
         kept.remove(worst)
-    left = width - _width(kept) - len(GAP)
-    return kept, min(BAR[1], left) if rated and least and left >= BAR[0] else 0
+    left = width - _total_width(kept) - len(GAP)
+    return kept, min(BAR_WIDTHS[1], left) if rated and least and left >= BAR_WIDTHS[0] else 0
 
 
-def _width(columns: Sequence[Column]) -> int:
+def _total_width(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
 
 
-def _line(cells: Sequence[str], bar: int, drawn: str, style: str) -> Text:
-    """Join the cells, with the bar before the last of them, the prize."""
+def _join_cells(cells: Sequence[str], bar: int, drawn: str, style: str) -> Text:
+    """Join the cells, with the bar before the last one."""
     parts = [*cells[:-1], *([drawn[:bar].ljust(bar)] if bar else []), cells[-1]]
     return Text(GAP.join(parts).rstrip(), style=style)
 
 
-def _name(leaderboard: LeaderboardTable, row: RankedEntry) -> str:
+def _entry_name(leaderboard: LeaderboardTable, row: RankedEntry) -> str:
     name = escaped(leaderboard.names.get(row.address, ""))
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return name if len(name) <= MAX_NAME_CHARS else name[: MAX_NAME_CHARS - 1] + "…"
 
 
-def _agent(row: RankedEntry) -> str:
-    """The address, shortened; empty for an entry that is known by a name alone."""
+def _short_address(row: RankedEntry) -> str:
+    """Return the shortened address; empty for an entry that has only a name."""
     return short(row.address) if row.address.startswith("0x") else ""
 
 
-def _executed(runs: Sequence[ExecutedRun | None]) -> list[Column]:
-    """Tests passed, and the harness's metrics, else gas or fuel."""
+def _run_columns(runs: Sequence[ExecutedRun | None]) -> list[Column]:
+    """Return columns for passed tests and for the harness's metrics, or else gas or fuel."""
     tests = ["" if not run else f"{run.testsPassed or 0}/{run.tests}" if run.tests else UNKNOWN for run in runs]
     names = sorted({name for run in runs if run for name in run.metrics})[:2]
     unit = "fuel" if any(run and run.fuel for run in runs) else "gas"
@@ -180,21 +177,21 @@ def _executed(runs: Sequence[ExecutedRun | None]) -> list[Column]:
     for name, keep in zip(names or [unit], (7, 6), strict=False):
         figures = [{unit: getattr(run, unit), **run.metrics}.get(name) if run else None for run in runs]
         cells = ["" if one is None else f"{one:,}" if isinstance(one, int) else f"{one:,.4g}" for one in figures]
-        found.append(Column(escaped(name)[:LONGEST_NAME].replace("_", " "), cells, keep))
+        found.append(Column(escaped(name)[:MAX_NAME_CHARS].replace("_", " "), cells, keep))
     return found
 
 
 def print_asked(scores: Scores) -> None:
-    """Print how much money may be at wrong addresses, what the poster asked for, and who compared."""
+    """Print how much money may be misplaced, what the poster asked for, and who judged."""
     screen = console(stderr=False)
     if scores.misplaced is not None:
-        print_wrapped(_cut(scores.misplaced.sentence, MOST_CRITERIA))
+        print_wrapped(_truncate(scores.misplaced.sentence, MAX_CRITERIA_CHARS))
         screen.print()
     if scores.asked is not None:
-        screen.print(Text(_cut(scores.asked.title, 100) or "A challenge without a title", style="bold"))
-        print_wrapped(_cut(scores.asked.criteria, MOST_CRITERIA), f"{'asked':<10} ", "dim")
+        screen.print(Text(_truncate(scores.asked.title, 100) or "A challenge without a title", style="bold"))
+        print_wrapped(_truncate(scores.asked.criteria, MAX_CRITERIA_CHARS), f"{'asked':<10} ", "dim")
     if scores.judges:
-        names = ", ".join(_cut(name, 60) for name in scores.judges)
+        names = ", ".join(_truncate(name, 60) for name in scores.judges)
         rules = " (arithmetic on measured facts, no model)" if scores.judges == ["rules"] else ""
         games = (scores.schedule or {}).get("games")
         print_wrapped(f"{names}{rules}" + (f", {games} comparisons" if games else ""), f"{'judged by':<10} ", "dim")
@@ -216,7 +213,7 @@ def print_result(scores: Scores) -> None:
     print_labelled("Digest", scores.traceDigest)
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     shown = escaped(text[:limit])
     return shown if len(text) <= limit else shown.rstrip() + " …"
 
@@ -273,7 +270,7 @@ def _print_ranks(ranking: ranks.Ranking) -> None:
             safe(s.item, widest),
             f"{s.elo:.0f}",
             f"{s.low:.0f}–{s.high:.0f}",
-            bar_of(s.low, s.elo, s.high, scale, 17),
+            draw_bar(s.low, s.elo, s.high, scale, 17),
             f"{100 * s.p_top:.0f} %",
             f"{s.wins}–{s.losses}–{s.ties}",
             style="bold" if s.rank <= top else None,

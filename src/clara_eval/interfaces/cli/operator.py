@@ -1,4 +1,4 @@
-"""`check`, `settings`, `trace`, `spend`, `backup`, `publication sync`, `keys new`."""
+"""Commands `check`, `settings`, `trace`, `spend`, `backup`, `publication sync` and `keys new`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def settings(
     example: Annotated[bool, Option("--example", help="Print a file to start from, as `.env`.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """List every setting with its value, default and source; secrets are hidden, and unknown names are told."""
+    """List every setting with its value, default and source; hide secrets, and warn about unknown names."""
     if example:
         echo((files("clara_eval.config") / "env.example").read_text(encoding="utf-8"), nl=False)
         return
@@ -107,7 +107,7 @@ def spend(
     since: Annotated[str | None, Option(help="First day, YYYY-MM-DD; without it everything.")] = None,
     json: JsonFlag = False,
 ) -> None:
-    """Report what was spent on models; reservations of running evaluations count and are shown apart."""
+    """Report the spending on models; reservations of running evaluations count and are also shown apart."""
     try:
         first = datetime.strptime(since, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() if since is not None else 0
     except ValueError:
@@ -129,8 +129,8 @@ def backup(
 ) -> None:
     """Copy the SQLite database into FILE, also while the service runs."""
     size = back_up(Settings.from_env().database_url, file)
-    told = f"{size:,} bytes to {file}"
-    answer({"file": str(file), "bytes": size}, json, lambda: screen.print_labelled("Wrote", told))
+    text = f"{size:,} bytes to {file}"
+    answer({"file": str(file), "bytes": size}, json, lambda: screen.print_labelled("Wrote", text))
 
 
 def sync(
@@ -141,10 +141,10 @@ def sync(
     ] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Publish posted results at every place that lacks them; what is there already is not written again.
+    """Publish posted results to every place that lacks them.
 
-    Ends with 0 when everything is there, 1 where nothing is posted, 2 where a place does not take it: it is tried again
-    at every tick of the service, or by the same command.
+    Exit code 0: everything is published; 1: nothing is posted; 2: a place failed. The service retries at every tick;
+    you can also run the command again.
     """
     wanted = [to_address(address) for address in addresses or []]
     places, done = asyncio.run(publish_all(Settings.from_env(), wanted, again=again))
@@ -169,7 +169,7 @@ def new(
     *,
     json: JsonFlag = False,
 ) -> None:
-    """Create a key, encrypted with the password of CLARA_EVALUATOR_PASSWORD or asked for on a terminal."""
+    """Create a key, encrypted with CLARA_EVALUATOR_PASSWORD or with a password asked for on the terminal."""
     password = Settings.from_env().evaluator_password
     if password is None:
         if not sys.stdin.isatty():
@@ -178,5 +178,5 @@ def new(
         password = SecretStr(prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     address = new_key(path, password)
     place = screen.safe(str(path), 4096)
-    told = f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password."
-    answer({"address": address, "keystore": str(path)}, json, lambda: screen.print_lines(told))
+    text = f"{address} is in {place}; set CLARA_EVALUATOR_KEYSTORE={place} and its password."
+    answer({"address": address, "keystore": str(path)}, json, lambda: screen.print_lines(text))

@@ -1,4 +1,4 @@
-"""What commands share: options, files, and how they end: one JSON document or one clear message, and an exit code."""
+"""Shared by all commands: options, files, JSON output, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ NAMES = {
     "not_sent": "Dry run, nothing sent.",
     "to_confirm": "Add --send to send it.",
 }
-"""How a shell names the actions of `interfaces.words`."""
+"""The command line's names for the actions in `interfaces.words`."""
 EXIT_CODES = {0: "success", 1: "checked and refused", 2: "could not run", 70: "a bug", 130: "interrupted"}
-_NO = (errors.NotFound, errors.NotYet, errors.CannotAct, errors.CannotPublish, errors.NeedsReview, errors.Unscorable,
-       errors.Disagrees, errors.BadTrace)  # fmt: skip
+_REFUSED = (errors.NotFound, errors.NotYet, errors.CannotAct, errors.CannotPublish, errors.NeedsReview,
+            errors.Unscorable, errors.Disagrees, errors.BadTrace)  # fmt: skip
 
 
 def code_of(error: ClaraError) -> int:
-    """1 if the answer is no, 2 if there is none; what may pass is no answer."""
-    return 1 if isinstance(error, _NO) and not isinstance(error, errors.Temporary) else 2
+    """Return exit code 1 if the request was checked and refused, 2 if it could not run or may pass later."""
+    return 1 if isinstance(error, _REFUSED) and not isinstance(error, errors.Temporary) else 2
 
 
 def emit_json(document: object) -> None:
-    """Print the one document of `--json`: a pydantic model, or plain JSON values."""
+    """Print the document of `--json`, a pydantic model or plain JSON values."""
     if (dump := getattr(document, "model_dump", None)) is not None:
         document = dump(mode="json")
-    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
-    text = json.dumps(document, indent=2, ensure_ascii=plain, allow_nan=False)
+    is_ascii = not (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(document, indent=2, ensure_ascii=is_ascii, allow_nan=False)
     if not is_encodable(text):
-        text = json.dumps(document, indent=2, allow_nan=False)  # a file name in another encoding
+        text = json.dumps(document, indent=2, allow_nan=False)  # for a file name in another encoding
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -72,32 +72,32 @@ def answer(document: object, as_json: bool, in_words: Callable[[], None]) -> Non
         in_words()
 
 
-def tolerate_terminals() -> None:
-    """Show a question mark for what a terminal cannot show."""
+def replace_unprintable() -> None:
+    """Print a question mark for characters that the terminal cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
             stream.reconfigure(errors="replace")
 
 
 def fail(error: ClaraError | str, *, code: int | None = None, as_json: bool = False) -> NoReturn:
-    """End with a message, which may quote a node, a file or a config."""
-    told = {"kind": "Error", "message": str(error), "remedy": "", "path": ""}
+    """Print an error and exit; the message is escaped, because it may quote a node, a file or a config."""
+    report = {"kind": "Error", "message": str(error), "remedy": "", "path": ""}
     if isinstance(error, ClaraError):
         code, path = code_of(error) if code is None else code, getattr(error, "path", "")
-        told = {"kind": type(error).__name__, "message": error.message, "remedy": error.remedy, "path": path}
+        report = {"kind": type(error).__name__, "message": error.message, "remedy": error.remedy, "path": path}
         if error.see:
             from clara_eval.interfaces.words import remedy_of  # noqa: PLC0415 - loads the actions: not for `--help`
 
-            told["remedy"] = remedy_of(error, NAMES)
+            report["remedy"] = remedy_of(error, NAMES)
     if as_json:
-        emit_json({"ok": False, "error": told})
-    text = f"{told['message']} {told['remedy']}".strip()
+        emit_json({"ok": False, "error": report})
+    text = f"{report['message']} {report['remedy']}".strip()
     sys.stderr.write(f"clara-eval: {escaped(text, keep_lines=True)}\n")
     raise SystemExit(2 if code is None else code)
 
 
 def read_text(path: Path) -> str:
-    """Read text as it is: the chain commits to these bytes, line ends too."""
+    """Read text without changing line ends: the chain commits to the exact bytes."""
     try:
         return path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as bad:
@@ -111,12 +111,12 @@ def text_or_file(text: str) -> str:
     return read_text(Path(text[1:])) if text.startswith("@") else text
 
 
-def exists_already(path: Path) -> BadInput:
+def already_exists(path: Path) -> BadInput:
     return BadInput(f"{path} exists already.", remedy="Choose another name, or remove it first.")
 
 
 def write_new(path: Path, content: bytes, *, is_secret: bool = False) -> None:
-    """Write a file that must not exist yet; a secret one for its owner alone."""
+    """Write a new file, private to its owner if `is_secret`; raise BadInput if it exists."""
     try:
         if is_secret:
             write_private(path, content)
@@ -124,6 +124,6 @@ def write_new(path: Path, content: bytes, *, is_secret: bool = False) -> None:
         with path.open("xb") as out:
             out.write(content)
     except FileExistsError:
-        raise exists_already(path) from None
+        raise already_exists(path) from None
     except OSError as bad:
         raise BadInput(f"{path} cannot be written: {bad.strerror or bad}.") from None

@@ -1,4 +1,4 @@
-"""The terminal: a console for results, one for progress, and strangers' text made harmless."""
+"""Print to the terminal: results on standard output, progress and questions on standard error."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from clara_eval.core.untrusted import escaped
 
 @lru_cache(maxsize=2)
 def console(*, stderr: bool = True) -> Console:
-    """Standard error, for progress and questions; with `stderr=False` standard output, for results."""
+    """Return the console of standard error (progress, questions) or of standard output (results)."""
     screen = Console(stderr=stderr, highlight=False)
-    # A pipe has no width of its own; tables are made for a hundred columns unless COLUMNS says otherwise.
+    # A pipe has no width: use COLUMNS, or else 100 columns.
     width = shutil.get_terminal_size((100, 24)).columns
     return screen if screen.is_terminal else Console(stderr=stderr, highlight=False, width=width)
 
 
 def agree_to_cost(*, yes: bool) -> None:
-    """Ask whether to go on at that cost; without a terminal only --yes goes on."""
+    """Ask whether to accept the cost; without a terminal only --yes does."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -39,7 +39,7 @@ def agree_to_cost(*, yes: bool) -> None:
 
 
 def safe(text: str, limit: int = 200) -> str:
-    """A stranger's text on one line: escaped, without markup, cut."""
+    """Escape untrusted text, without markup, on one line, cut at `limit`."""
     return escape(escaped(text[:limit]) + ("…" if len(text) > limit else ""))
 
 
@@ -49,7 +49,7 @@ def short_hex(text: str) -> str:
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines with markup on standard output; each can be copied whole."""
+    """Print lines with markup on standard output, without wrapping, so that they can be copied."""
     for line in lines:
         console(stderr=False).print(line, soft_wrap=True)
 
@@ -59,14 +59,14 @@ def print_text(text: str) -> None:
 
 
 def print_wrapped(text: str, lead: str = "", style: str = "", *, screen: Console | None = None) -> None:
-    """Print a text behind `lead`, and its further lines below it."""
+    """Print `lead` and a wrapped text, with its further lines indented below the first."""
     screen = screen or console(stderr=False)
     for number, line in enumerate(Text(text).wrap(screen, max(20, screen.width - len(lead)))):
         screen.print(Text.assemble(" " * len(lead) if number else (lead, style), line.plain.rstrip()))
 
 
 def print_labelled(label: str, text: str | None, *, stderr: bool = False) -> None:
-    """Print `label      text` on one line, which can be copied whole; nothing without a text."""
+    """Print `label      text` on one line, without wrapping; print nothing if `text` is None."""
     if text is not None:
         console(stderr=stderr).print(Text.assemble((f"{label:<10}", "bold"), " ", escaped(text)), soft_wrap=True)
 
@@ -86,7 +86,7 @@ def print_warnings(sentences: Sequence[str]) -> None:
 
 
 def program() -> str:
-    """The program as it can be called from here, on the path or not."""
+    """Return how to call the program from here, whether or not it is on the PATH."""
     called = Path(sys.argv[0])
     return os.path.relpath(called) if called.name == "clara-eval" and not shutil.which(called.name) else "clara-eval"
 

@@ -1,4 +1,4 @@
-"""`serve`, `mcp`, `judge` and `view`: their options; what they need is loaded late."""
+"""Commands `serve`, `mcp`, `judge` and `view`; heavy imports happen when a command runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def serve(
     host: Annotated[str | None, Option(help="Instead of CLARA_HOST.")] = None,
     port: Annotated[int | None, Option(help="Instead of CLARA_PORT; 0 lets the system choose.")] = None,
 ) -> None:
-    """Run the service until it is told to stop."""
+    """Run the service until it is stopped."""
     if worker_only and api_only:
         raise ConfigError("--worker-only and --api-only exclude each other.", remedy="Give one, or neither for both.")
     if port is not None and not 0 <= port <= 65535:
@@ -55,7 +55,7 @@ async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
         return await run_service(settings, mode=mode)
     from clara_eval.service.due import EngineOptions  # noqa: PLC0415
 
-    living_world = load("clara_eval.devnet.demo.living:living_world")  # a tool: known by name, like its command
+    living_world = load("clara_eval.devnet.demo.living:living_world")  # by name: interfaces do not import the devnet
     quick = EngineOptions(tick_cron="*/5 * * * * *", tick_seconds=5, poll_seconds=0.2)
     async with living_world(settings, _say) as local:
         return await run_service(local, mode=mode, options=quick, on_start=lambda url: _banner(local, url))
@@ -106,15 +106,15 @@ def judge(
     dry_run: Annotated[bool, Option("--dry-run", help="Say what it would cost; ask nothing.")] = False,
     json: JsonFlag = False,
 ) -> None:
-    """Judge entries without a chain; called again, it continues and pays for nothing twice."""
+    """Judge entries without a chain; a second call continues the first and pays for nothing twice."""
     asked = {"judges": judges, "winners": winners, "max_usd": max_usd, "problem": text_or_file(problem)}
-    load("evaluate:run")(source, config, out, harness, dry_run=dry_run, json=json, **asked)
+    load("evaluate:run_judge")(source, config, out, harness, dry_run=dry_run, json=json, **asked)
 
 
 def view(
     folder: Annotated[Path, Argument(metavar="DIR", help="The --out folder of `judge`.")],
     port: Annotated[int, Option(min=0, max=65535, help="0 lets the system choose.")] = 0,
 ) -> None:
-    """Show the result of `judge` in a browser, until Ctrl-C; its trace is checked first, and nothing is written."""
-    serve_folder, tell = load("clara_eval.interfaces.serve:serve_folder"), load("screen:print_labelled")
-    asyncio.run(serve_folder(folder, port, lambda url: tell("Page", f"{url}  (Ctrl-C ends it)")))
+    """Show the result of `judge` in a browser until Ctrl-C; checks its trace first, and writes nothing."""
+    serve_folder, show = load("clara_eval.interfaces.serve:serve_folder"), load("screen:print_labelled")
+    asyncio.run(serve_folder(folder, port, lambda url: show("Page", f"{url}  (Ctrl-C ends it)")))

@@ -1,4 +1,4 @@
-"""`verify`: check the public record of an evaluation; `calibrate`: how far its judges agree with people."""
+"""Commands `verify` (check a trace) and `calibrate` (measure how far judges agree with people)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verify(
     yes: YesToCost = False,
     json: JsonFlag = False,
 ) -> None:
-    """Recompute a trace, and say who won what, what was checked, and what it leaves unproven."""
+    """Recompute a trace; print the winners, what was checked, and what it leaves unproven."""
     settings = Settings.from_env()
     if again and (rpc is None or not judge):
         raise BadInput("--rejudge needs a judge, and a node for the draw.", remedy="Give --judge NAME and --rpc URL.")
@@ -44,14 +44,14 @@ def verify(
         answer({"ok": False, "entry": bad.entry, "problem": bad.message}, json, lambda: print_lines(refused))
         raise Exit(1) from None
     except NotFound as missing:
-        fail(missing, code=2, as_json=json)  # 1 is for a trace that is refused; this one was never seen
+        fail(missing, code=2, as_json=json)  # exit code 1 means that a trace was refused; here there is none
     if not json:
         print_verified(checked, details=details)
     found = None
     if again:
         if isinstance(checked, CheckedFolder):
             raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
-        cost = partial(_ask_cost, yes=yes)
+        cost = partial(_confirm_cost, yes=yes)
         found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
     if json:
         emit_json({**verified_document(checked), "rejudged": to_camel_json(found) if found else None})
@@ -59,8 +59,8 @@ def verify(
         _print_rejudged(found)
 
 
-def _ask_cost(cost: Foreseen, *, yes: bool) -> None:
-    """Say the cost on standard error, and ask for a yes unless it is free."""
+def _confirm_cost(cost: Foreseen, *, yes: bool) -> None:
+    """Print the cost on standard error, and ask for consent unless it is free."""
     usd = "an unknown price" if cost.micro_usd is None else f"about ${cost.micro_usd / 1e6:.4f}"
     console().print(f"asking {safe(cost.judge, 200)} {cost.calls} times, for {usd}", soft_wrap=True)
     agree_to_cost(yes=yes or cost.micro_usd == 0)
@@ -81,10 +81,10 @@ def _print_rejudged(found: Rejudged) -> None:
 
 
 def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -> None:
-    """Print who won what, what was checked, and what this trace leaves unproven; the rest only as `details`."""
+    """Print the winners, what was checked, and what the trace leaves unproven; `details` adds the rest."""
     warning, result = checked.execution_warning, checked.result
     counts = f"{len(result.given.submissions)} submissions, {len(result.comparisons)} comparisons, ranking, winners"
-    winners, scope, compared = _won(checked)
+    winners, scope, compared = _winners_and_scope(checked)
     head = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
     print_lines(f"{head}: {result.given.name}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)))
     print_wrapped(f"{counts}{scope}", "checked  ")
@@ -102,29 +102,28 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
             f"with {one.answers} answers that were paid before"
             for one in checked.notes.restarts
         ),
-        *map(_signatures, checked.judges),
+        *map(_signature_line, checked.judges),
     )
 
 
-def _won(checked: Checked | CheckedFolder) -> tuple[list[str], str, tuple[str, ...]]:
-    """The winners in words, what else was checked, and what was compared with the chain."""
+def _winners_and_scope(checked: Checked | CheckedFolder) -> tuple[list[str], str, tuple[str, ...]]:
+    """Return the winners in words, what else was checked, and what was compared with the chain."""
     if isinstance(checked, CheckedFolder):
         return [safe(won) for won in checked.winners], "; a folder, which no chain knows", ()
-    where, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
+    scope, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
     if posted:
-        where = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
+        scope = f"and that this is what the {posted.by} posted ({posted.tx_hash})"
     token = checked.challenge.token
     won = [f"{one.account}  {safe(show_amount(one.prize_amount, token))}" for one in checked.winners.entries]
-    return won, f", prizes, calldata; {where}", checked.compared
+    return won, f", prizes, calldata; {scope}", checked.compared
 
 
-def _signatures(judge: JudgeEvidence) -> str:
-    """Which answers of a model are signed, by which enclaves."""
-    told = f"answers of {safe(judge.judge, 200)}: {judge.signed} of {judge.answers} signed"
+def _signature_line(judge: JudgeEvidence) -> str:
+    text = f"answers of {safe(judge.judge, 200)}: {judge.signed} of {judge.answers} signed"
     for key in judge.keys:
         state = f"platform {key.enclave.status}" if key.enclave.status else "quote not checked"
-        told += f"; key {safe(key.name, 120)} in the enclave {key.enclave.measurements['mrTd'][:16]}… ({state})"
-    return told
+        text += f"; key {safe(key.name, 120)} in the enclave {key.enclave.measurements['mrTd'][:16]}… ({state})"
+    return text
 
 
 def calibrate(
@@ -133,7 +132,7 @@ def calibrate(
     judges: Judges = "",
     json: JsonFlag = False,
 ) -> None:
-    """Run the judges over pairs that people decided; report agreement and biases, and keep them for the gate."""
+    """Run the judges over pairs that people decided; report and save their agreement and biases."""
     settings = Settings.from_env()
     found = asyncio.run(calibrate_labels(read_text(labels), settings, judges))
     if json:

@@ -1,1 +1,1 @@
-"""Challenges as tools of the Model Context Protocol, over stdio or inside the service."""
+"""MCP tools for challenges, over stdio or inside the service."""

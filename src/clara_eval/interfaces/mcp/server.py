@@ -1,4 +1,4 @@
-"""The MCP server around one caller; over HTTP it is stateless, without wallet, files or fetching, for our own pages."""
+"""The MCP server, over stdio or HTTP; over HTTP it is stateless, without a wallet, files or fetching."""
 
 from __future__ import annotations
 
@@ -41,51 +41,51 @@ INSTRUCTIONS, ENTER, POST = (
 MAX_TRACE_BYTES = 8_000_000
 MAX_BODY_BYTES = 1_000_000
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, never bound
+_WILDCARD_HOSTS = ("0.0.0.0", "::", "")  # noqa: S104 - only compared, never bound
 
 
 class ExactTool(Tool):
-    """A tool that names every wrong argument at once, ignores foreign ones, and says our errors in our words."""
+    """A tool that reports all wrong arguments at once, ignores unknown ones, and renders ClaraErrors."""
 
     async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> object:
-        foreign = [name for name in arguments if not self._near(name)]
-        arguments = {name: value for name, value in arguments.items() if name not in foreign}
+        unknown = [name for name in arguments if not self._similar(name)]
+        arguments = {name: value for name, value in arguments.items() if name not in unknown}
         try:
             self.fn_metadata.validate_arguments(arguments)
         except ValidationError as wrong:
-            said = dict.fromkeys(self._word(error) for error in wrong.errors(include_url=False))
-            raise ToolError(f"{self.name} was not called. " + " ".join(said)) from None
+            problems = dict.fromkeys(self._describe(error) for error in wrong.errors(include_url=False))
+            raise ToolError(f"{self.name} was not called. " + " ".join(problems)) from None
         try:
             found = await super().run(arguments, context, convert_result)
         except ToolError as failed:
             if not isinstance(failed.__cause__, ClaraError):
                 raise
-            told = escaped(error_text(failed.__cause__, NAMES), keep_lines=True)[:6000]
-            raise ToolError(f"Error executing tool {self.name}: {told}") from failed.__cause__
-        if foreign and isinstance(found, CallToolResult):
-            names = ", ".join(f"`{name[:40]}`" for name in foreign)
+            message = escaped(error_text(failed.__cause__, NAMES), keep_lines=True)[:6000]
+            raise ToolError(f"Error executing tool {self.name}: {message}") from failed.__cause__
+        if unknown and isinstance(found, CallToolResult):
+            names = ", ".join(f"`{name[:40]}`" for name in unknown)
             found.content.append(TextContent(type="text", text=f"Ignored, because {self.name} has no {names}."))
         return found
 
-    def _near(self, name: str) -> list[str]:
-        """The argument of this name, or those it may be a misspelling of."""
+    def _similar(self, name: str) -> list[str]:
+        """Return the argument of this name, or the one it seems to misspell; empty if there is none."""
         known = set(self.parameters["properties"])
         for field in self.fn_metadata.arg_model.model_fields.values():
             aliases = field.validation_alias
             known |= {str(one) for one in aliases.choices} if isinstance(aliases, AliasChoices) else set()
         return [name] if name in known else difflib.get_close_matches(name, known, n=1)
 
-    def _word(self, error: ErrorDetails) -> str:
+    def _describe(self, error: ErrorDetails) -> str:
         name = str(error["loc"][0]) if error["loc"] else "arguments"
         if error["type"] == "extra_forbidden":
-            return f"`{name[:40]}` is not an argument of it. Did you mean `{self._near(name)[0]}`?"
+            return f"`{name[:40]}` is not an argument of it. Did you mean `{self._similar(name)[0]}`?"
         if error["type"] == "missing":
             known = self.parameters["properties"].get(name, {})
             return f"`{name}` is missing: {known.get('description', 'it is needed')}"
         return f"`{name}`: {error['msg']}."
 
 
-def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
+def build_tool(function: Callable[..., object], title: str, hints: ToolAnnotations) -> Tool:
     tool = ExactTool.from_function(
         function, title=title, description=" ".join((function.__doc__ or "").split()), annotations=hints,
         structured_output=True,
@@ -94,12 +94,12 @@ def exact_tool(function: Callable[..., object], title: str, hints: ToolAnnotatio
     arguments.model_config["extra"] = "forbid"
     arguments.model_rebuild(force=True)
     tool.parameters = without_titles(arguments.model_json_schema(by_alias=True))
-    tool.fn_metadata.output_schema = outline(tool.fn_metadata.output_schema or {})
+    tool.fn_metadata.output_schema = outline_schema(tool.fn_metadata.output_schema or {})
     return tool
 
 
 def without_titles(part: Any) -> Any:
-    """Remove the `title`s of a schema, which are texts; a property of that name is an object, and stays."""
+    """Remove the titles from a schema, but keep properties that are named `title`."""
     if isinstance(part, list):
         return [without_titles(one) for one in part]
     if not isinstance(part, dict):
@@ -107,8 +107,8 @@ def without_titles(part: Any) -> Any:
     return {name: without_titles(one) for name, one in part.items() if name != "title" or not isinstance(one, str)}
 
 
-def outline(schema: dict[str, Any]) -> dict[str, object]:
-    """The fields of an answer with their types, without those that may be null and without what is inside them."""
+def outline_schema(schema: dict[str, Any]) -> dict[str, object]:
+    """Return the top-level fields that are never null, with their types, to keep the tool list short."""
     named: dict[str, Any] = schema.get("$defs", {})
     certain: dict[str, object] = {}
     for name, part in schema.get("properties", {}).items():
@@ -133,7 +133,7 @@ def build_server(caller: Caller) -> MCPServer[Caller]:
         version=__version__,
         lifespan=lifespan,
         log_level="WARNING",
-        tools=[exact_tool(*tool) for tool in (*TOOLS, *(LOCAL_TOOLS if caller.is_local else ()))],
+        tools=[build_tool(*tool) for tool in (*TOOLS, *(LOCAL_TOOLS if caller.is_local else ()))],
     )
     server.resource(
         "clara://eval-config/schema",
@@ -181,9 +181,8 @@ async def trace(address: str, ctx: ToolContext) -> bytes:
 
 
 def enter_challenge(address: str = "") -> str:
-    first = "Find one with challenge_browse: enough time left, a prize worth the work, a skill you have."
-    if address:
-        first = f"The challenge is {address}."
+    find = "Find one with challenge_browse: enough time left, a prize worth the work, a skill you have."
+    first = f"The challenge is {address}." if address else find
     return ENTER.format(which=f" ({address})" if address else "", first=first)
 
 
@@ -197,11 +196,11 @@ async def run_stdio(settings: Settings) -> None:
 
 
 class OwnPagesOnly:
-    """Refuse requests to another host name (DNS rebinding: 421) or from another site's page (403)."""
+    """Refuse requests to another host name (421, against DNS rebinding) or from another site's page (403)."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         own = f"[{settings.host}]" if ":" in settings.host else settings.host
-        names = (*_LOOPBACK, *(() if settings.host in _EVERYWHERE else (own,)))
+        names = (*_LOOPBACK, *(() if settings.host in _WILDCARD_HOSTS else (own,)))
         self._app = app
         self._names = {place.host for place in map(read_host, names) if place}
         self._public = {place.without_default_port for place in map(read_host, listed(settings.public_hosts)) if place}
@@ -214,7 +213,7 @@ class OwnPagesOnly:
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         host = read_host(hosts[0]) if len(hosts) == 1 else None
-        # Our names on any port, because a container's is mapped; a public name on its port alone.
+        # Our own names on any port, because a container maps its port; a public name only on its own port.
         if host is None or not (host.host in self._names or host.without_default_port in self._public):
             return PlainTextResponse("Invalid Host header", status_code=421)
         if not origins:
@@ -226,12 +225,12 @@ class OwnPagesOnly:
 
 
 def create_asgi(caller: Caller, *, path: str = "/") -> Starlette:
-    """Build the application of a remote caller; the mounting app runs its lifespan and closes the caller."""
+    """Build the HTTP application; the app that mounts it runs its lifespan and closes the caller."""
     app = build_server(caller).streamable_http_app(
         streamable_http_path=path,
         stateless_http=True,
         max_request_body_size=MAX_BODY_BYTES,
-        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # it compares beginnings
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # OwnPagesOnly is exact
     )
     app.add_middleware(OwnPagesOnly, settings=caller.settings)
     return app

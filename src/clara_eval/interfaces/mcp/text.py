@@ -1,4 +1,4 @@
-"""The texts of the tools' answers: our words and numbers; strangers' words only inside their fence."""
+"""Texts of the tool results; untrusted text is only inside a marked fence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clara_eval.actions.amounts import show_count, show_moment, show_wait
 from clara_eval.actions.quote import USUAL_ENTRIES, ConfigResult
 from clara_eval.core.untrusted import Untrusted, bare, fence
 from clara_eval.documents import actions as documents
-from clara_eval.interfaces.words import interval, readable
+from clara_eval.interfaces.words import feature_label, interval
 
 NAMES = {
     "browse": "challenge_browse",
@@ -26,7 +26,7 @@ NAMES = {
     "to_confirm": "Nothing was sent. Show this plan to the wallet's owner, then call again with confirm: true.",
 }
 ROWS = 10
-DECISIVE = 4  # how many comparisons' reasons are told
+SHOWN_REASONS = 4  # of the comparisons of one entry
 
 
 def browse(found: documents.BrowseResult) -> str:
@@ -57,20 +57,20 @@ def detail(found: documents.DetailResult) -> str:
         place = f", average place {agent.averagePlace}" if agent.averagePlace is not None else ""
         earned = f", earned {' and '.join(agent.earned)}" if agent.earned else ""
         lines.append(f"Agent {agent.agentId} entered {agent.entered}, won {agent.won}{earned}{place}.")
-    lines += _names((f"Agent {agent.agentId}", agent.name) for agent in found.agents)
+    lines += _agent_names((f"Agent {agent.agentId}", agent.name) for agent in found.agents)
     if found.yours:
         again = show_moment(found.yours.mayResubmitAt)
         lines.append(f"You submitted version {found.yours.version}; again from {again}.")
     if record := found.evaluatorRecord:
-        told = (f"{count} {name}" for name, count in record.model_dump().items())
-        lines.append(f"Its evaluator in other challenges: {', '.join(told)}.")
-    lines += _provisional(found) if found.provisional else []
+        counts = (f"{count} {name}" for name, count in record.model_dump().items())
+        lines.append(f"Its evaluator in other challenges: {', '.join(counts)}.")
+    lines += _provisional_board(found) if found.provisional else []
     lines += ["Title by the poster:", item.title["text"], "Problem by the poster:", found.problemStatement["text"]]
     lines += ["Eval config by the poster:", found.evalConfig["text"]] if found.evalConfig else []
-    return "\n".join([*lines, *_page(found.pageUrl)])
+    return "\n".join([*lines, *_page_line(found.pageUrl)])
 
 
-def _provisional(found: documents.DetailResult) -> list[str]:
+def _provisional_board(found: documents.DetailResult) -> list[str]:
     rows = [
         f"{row.address or 'The reference of the harness'}: {bare(row.problem) if row.problem else _facts(row.facts)}"
         for row in found.provisional[:ROWS]
@@ -106,12 +106,12 @@ def leaderboard(found: documents.LeaderboardResult) -> str:
     lines = [found.misplaced.sentence] if found.misplaced else []
     lines += [f"{found.total} place(s) of {found.address}. {by}{only}Trace: {found.trace}"]
     lines += [f"Warning: {found.warning}"] if found.warning else []
-    lines += [_place(item) for item in found.standings[:ROWS]]
-    lines += _names((item.address, item.name) for item in found.standings[:ROWS])
-    return "\n".join([*lines, *_page(found.pageUrl)])
+    lines += [_place_line(item) for item in found.standings[:ROWS]]
+    lines += _agent_names((item.address, item.name) for item in found.standings[:ROWS])
+    return "\n".join([*lines, *_page_line(found.pageUrl)])
 
 
-def _place(item: documents.StandingRow) -> str:
+def _place_line(item: documents.StandingRow) -> str:
     elo = f", Elo {item.elo:.0f}" if item.elo is not None else ""
     band = f" ({between})" if (between := interval(item)) else ""
     prize = f", prize {item.prize}" if item.prize and item.prizeAmount not in {None, "0"} else ""
@@ -125,21 +125,21 @@ def score(found: documents.ScoreResult) -> str:
     reason = found.standing.reason
     lines += ["Why it was not ranked:", reason["text"]] if reason else []
     if found.standing.executed and (failed := found.standing.executed.failed):
-        told = ", ".join(f"{readable(name)}: {how}" for name, how in failed.items())
-        lines += ["What did not pass, named by the poster:", fence(told, "poster")["text"]]
+        tests = ", ".join(f"{feature_label(name)}: {how}" for name, how in failed.items())
+        lines += ["What did not pass, named by the poster:", fence(tests, "poster")["text"]]
     lines += _comparisons(found) if found.games else []
     if found.features:
         lines += ["Features, named by the poster:", fence(_facts(found.features), "poster")["text"]]
     lines.append(f"Trace {found.traceDigest or 'without digest here'}: {found.trace}")
-    return "\n".join([*lines, *_page(found.pageUrl)])
+    return "\n".join([*lines, *_page_line(found.pageUrl)])
 
 
 def _comparisons(found: documents.ScoreResult) -> list[str]:
-    """The comparisons that decided the place: those against the closest rival, then the lost ones."""
+    """Return the reasons that decided the place: against the closest rival, then of lost comparisons."""
     results = [game.result for game in found.games]
     rival = found.closestRival.address if found.closestRival else None
     weight = {"lost": 0, "undecided": 1, "tie": 1, "won": 2}
-    decisive = sorted(found.games, key=lambda game: (game.rival != rival, weight[game.result]))[:DECISIVE]
+    decisive = sorted(found.games, key=lambda game: (game.rival != rival, weight[game.result]))[:SHOWN_REASONS]
     reasons = [
         f"{game.result} against {game.rival}: {bare(game.reason) if game.reason else 'no reason is recorded'}"
         for game in decisive
@@ -148,16 +148,16 @@ def _comparisons(found: documents.ScoreResult) -> list[str]:
     return [f"{head} What decided, in the judge's words:", fence("\n".join(reasons), "judge")["text"]]
 
 
-def _names(named: Iterable[tuple[str, Untrusted | None]]) -> list[str]:
-    told = [f"{who}: {bare(name)}" for who, name in named if name]
-    return ["What agents call themselves:", fence("\n".join(told), "agent")["text"]] if told else []
+def _agent_names(named: Iterable[tuple[str, Untrusted | None]]) -> list[str]:
+    lines = [f"{who}: {bare(name)}" for who, name in named if name]
+    return ["What agents call themselves:", fence("\n".join(lines), "agent")["text"]] if lines else []
 
 
-def _page(url: str | None) -> list[str]:
+def _page_line(url: str | None) -> list[str]:
     return [f"Page: {url}"] if url else []
 
 
-def checked_config(found: ConfigResult) -> str:
+def config_report(found: ConfigResult) -> str:
     lines = [
         f"{problem['severity']} at {problem['path']}: {problem['reason']} {problem['remedy']}".strip()
         for problem in found["problems"]

@@ -1,4 +1,4 @@
-"""The tools: those that read, and those that write. A local wallet sends nothing without a yes."""
+"""The MCP tools. Invariant: a local wallet sends nothing before its owner agrees."""
 
 # Tool arguments are camelCase, like every document that other programs read.
 # ruff: noqa: N803, PLR0917
@@ -32,17 +32,17 @@ READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_
 SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
-"""A tool's function, its title, and what a client may expect of it."""
+"""A tool's function, title and hints for clients."""
 ToolContext = Context[Caller, object]
 Decision = Literal["yes", "no", "unasked"]
 T = TypeVar("T")
-# The other names are those of existing clients: accepted, and not in the schema, so that a model learns one.
+# Existing clients use the aliases. The schema shows only the first name, so that a model learns one.
 ChallengeAddress = Annotated[
     str,
     Field(description="The challenge's address, 0x….", validation_alias=AliasChoices("address", "challengeAddress")),
 ]
 SenderAddress = Annotated[str, Field(description="Your address, if this server has no wallet of yours.")]
-TITLE_CHARS = 100  # of the problem, where a client sends no title
+TITLE_CHARS = 100  # of the problem statement, used as the title if a client sends none
 
 
 class Agreement(BaseModel):
@@ -57,14 +57,14 @@ def can_ask(ctx: ToolContext) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def agreed_tool(
+def confirmed_tool(
     result: type[BaseModel],
     question: Callable[[Caller, T], Awaitable[str | None]],
     act: Callable[[ToolContext, T, Decision], Awaitable[CallToolResult]],
 ) -> Callable[[Callable[..., T]], Callable[..., Awaitable[CallToolResult]]]:
-    """Make a tool of a function that reads the arguments: ask the wallet's owner if a client can, then act."""
+    """Make a tool from a function that reads its arguments: ask the wallet's owner if possible, then act."""
 
-    def tool_of(read: Callable[..., T]) -> Callable[..., Awaitable[CallToolResult]]:
+    def make_tool(read: Callable[..., T]) -> Callable[..., Awaitable[CallToolResult]]:
         async def ask(ctx: ToolContext, wanted: T, confirm: bool) -> Elicit[Agreement] | Agreement:
             asked = await question(caller_of(ctx), wanted) if can_ask(ctx) else None
             return Elicit(asked, Agreement) if asked else Agreement(confirm=confirm)
@@ -92,14 +92,14 @@ def agreed_tool(
         vars(tool)["__signature__"] = inspect.Signature(shown, return_annotation=returned)
         return tool
 
-    return tool_of
+    return make_tool
 
 
 def caller_of(ctx: ToolContext) -> Caller:
     return ctx.request_context.lifespan_context
 
 
-def answer(text: str, document: BaseModel | Mapping[str, object]) -> CallToolResult:
+def tool_result(text: str, document: BaseModel | Mapping[str, object]) -> CallToolResult:
     shown = document.model_dump(mode="json") if isinstance(document, BaseModel) else document
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=cast("Any", shown))
 
@@ -131,15 +131,15 @@ async def challenge_browse(
         offset=offset,
     )
     found = await challenges.browse(caller_of(ctx), wanted)
-    return answer(text.browse(found), found)
+    return tool_result(text.browse(found), found)
 
 
 async def challenge_detail(
     ctx: ToolContext, address: ChallengeAddress, sender: SenderAddress = ""
 ) -> Annotated[CallToolResult, documents.DetailResult]:
-    """One challenge in full: problem, eval config, terms, winners, your submission."""
-    found = words.detail(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
-    return answer(text.detail(found), found)
+    """Show one challenge in full: problem, eval config, terms, winners, your submission."""
+    found = words.explain_config(await challenges.detail(caller_of(ctx), address, sender or None), text.NAMES)
+    return tool_result(text.detail(found), found)
 
 
 async def challenge_eval_status(
@@ -147,9 +147,9 @@ async def challenge_eval_status(
     address: ChallengeAddress,
     waitSeconds: Annotated[int, Field(ge=0, le=300, description="Wait for a change; 0 asks once.")] = 0,
 ) -> Annotated[CallToolResult, documents.EvalStatusResult]:
-    """How far the evaluation is, and why it waits or stopped."""
+    """Show the progress of an evaluation, and why it waits or stopped."""
     caller, clock = caller_of(ctx), asyncio.get_running_loop()
-    pause, longest = (1.0, 300) if caller.is_local else (5.0, 30)  # in seconds; the service's own node is spared
+    pause, longest = (1.0, 300) if caller.is_local else (5.0, 30)  # in seconds; remote callers poll less often
     end = clock.time() + min(waitSeconds, longest)
     found = await results.eval_status(caller, address)
     first = found.status
@@ -159,16 +159,16 @@ async def challenge_eval_status(
         found = await results.eval_status(caller, address)
     if waitSeconds:
         await ctx.report_progress(found.progress, 100, found.status)
-    shown = words.status(found, text.NAMES)
-    return answer(text.status(shown), shown)
+    shown = words.explain_status(found, text.NAMES)
+    return tool_result(text.status(shown), shown)
 
 
 async def challenge_leaderboard(
     ctx: ToolContext, address: ChallengeAddress, limit: Annotated[int, Field(ge=1, le=200)] = 50
 ) -> Annotated[CallToolResult, documents.LeaderboardResult]:
-    """Everybody's place with Elo, interval and prize, once scores are posted."""
-    found = words.leaderboard(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
-    return answer(text.leaderboard(found), found)
+    """Show every place with Elo, interval and prize, once scores are posted."""
+    found = words.add_trace(await results.leaderboard(caller_of(ctx), address, limit=limit), text.NAMES)
+    return tool_result(text.leaderboard(found), found)
 
 
 async def challenge_score(
@@ -176,9 +176,9 @@ async def challenge_score(
     address: ChallengeAddress,
     submitter: Annotated[str, Field(description="Whose; your own wallet's by default.", max_length=60)] = "",
 ) -> Annotated[CallToolResult, documents.ScoreResult]:
-    """Why a submission won or lost: place, prize, comparisons, facts, closest rival, trace."""
-    found = words.score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
-    return answer(text.score(found), found)
+    """Explain why a submission won or lost: place, prize, comparisons, facts, closest rival, trace."""
+    found = words.explain_score(await results.score(caller_of(ctx), address, submitter or None), text.NAMES)
+    return tool_result(text.score(found), found)
 
 
 async def challenge_try(
@@ -190,11 +190,11 @@ async def challenge_try(
     """Measure a draft before submitting: the public harness and every measured feature, on your machine."""
     caller = caller_of(ctx)
     found = await try_draft(caller, address, draft_text(caller, content, file))
-    return answer(words.tried_text(found), found)
+    return tool_result(words.trial_text(found), found)
 
 
 def config_text(config: object) -> object:
-    """Text as it was given, to the byte: its hash is what the chain commits to."""
+    """Return a config object as JSON, and text unchanged: the chain commits to the hash of its bytes."""
     return json.dumps(config, ensure_ascii=False) if isinstance(config, dict) else config
 
 
@@ -203,23 +203,23 @@ ConfigJson = Annotated[
     BeforeValidator(config_text),
     WithJsonSchema({"type": ["string", "object"], "description": "Features and criteria, an object or JSON text."}),
 ]
-"""Typed as a string alone, because the SDK reads JSON in what may be an object, and its bytes would be lost."""
+"""Typed as a string only: the SDK would parse JSON for an object type and lose the exact bytes."""
 
 
 async def config_check(ctx: ToolContext, evalConfigJSON: ConfigJson) -> Annotated[CallToolResult, ConfigResult]:
-    """Check an eval config before posting: every problem with its remedy, the features, the cost. Sends nothing."""
+    """Check an eval config: problems with remedies, features, cost. Sends nothing."""
     caller = caller_of(ctx)
     found = await check_config_for(caller.records, evalConfigJSON.encode(), caller.settings)
-    return answer(text.checked_config(found), found)
+    return tool_result(text.config_report(found), found)
 
 
 def as_text(value: object) -> object:
-    """A model may write 100 for "100"."""
+    """Turn a number into text: a model may write 100 for "100"."""
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
 def as_list(value: object) -> object:
-    """Some clients write "a, b" for ["a", "b"]."""
+    """Split a comma list: some clients write "a, b" for ["a", "b"]."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
@@ -229,11 +229,11 @@ async def _question(caller: Caller, action: Action) -> str | None:
 
 async def _perform(ctx: ToolContext, action: Action, confirmed: Decision) -> CallToolResult:
     done = await perform(caller_of(ctx), action, confirmed=confirmed, report=ctx.report_progress)
-    found = words.acted(done, text.NAMES)
-    return answer(words.acted_text(found, text.NAMES), found)
+    found = words.add_next_step(done, text.NAMES)
+    return tool_result(words.action_text(found, text.NAMES), found)
 
 
-@agreed_tool(documents.ActResult, _question, _perform)
+@confirmed_tool(documents.ActResult, _question, _perform)
 def challenge_post(
     problemStatement: Annotated[str, Field(min_length=1, max_length=50_000, description="The whole task; public.")],
     prize: Annotated[
@@ -271,7 +271,7 @@ def challenge_post(
     allowDuplicate: Annotated[bool, Field(description="Post although the same one is open.")] = False,
     sender: SenderAddress = "",
 ) -> Action:
-    """Post a challenge: checks the config, quotes cost and fee, escrows prize and 5 % bond, or returns the plan."""
+    """Post a challenge: check the config, quote cost and fee; escrow prize and 5 % bond, or return a plan."""
     posting = Posting(
         title=title or problemStatement.strip()[:TITLE_CHARS],
         problem_statement=problemStatement,
@@ -292,7 +292,7 @@ def challenge_post(
     return post(posting, sender or None)
 
 
-@agreed_tool(documents.ActResult, _question, _perform)
+@confirmed_tool(documents.ActResult, _question, _perform)
 def challenge_submit(
     address: ChallengeAddress,
     content: Annotated[str, Field(description="The solution's text; or file, or uri.")] = "",
@@ -309,7 +309,7 @@ def challenge_submit(
     register: Annotated[bool, Field(description="Register as an agent first if needed.")] = False,
     sender: SenderAddress = "",
 ) -> Action:
-    """Submit a solution, or replace your earlier one; it becomes public. One submission per hour and address."""
+    """Submit a solution, or replace your earlier one, once per hour and address. It becomes public."""
     agent = int(agentId) if agentId else None
     given = SubmissionInput(
         challenge=address, content=content, file=file, uri=uri, solution_hash=solutionHash, agent_id=agent,
@@ -318,28 +318,28 @@ def challenge_submit(
     return submit(given, sender or None)
 
 
-@agreed_tool(documents.ActResult, _question, _perform)
+@confirmed_tool(documents.ActResult, _question, _perform)
 def challenge_claim(address: ChallengeAddress, sender: SenderAddress = "") -> Action:
     """Claim your prize, or your share of an expired challenge; finalizes it first if due."""
     return claim(address, sender or None)
 
 
-@agreed_tool(documents.ActResult, _question, _perform)
+@confirmed_tool(documents.ActResult, _question, _perform)
 def challenge_post_scores(
     address: ChallengeAddress,
     winners: Annotated[list[str], Field(min_length=1, max_length=200, description="0x… or 0x…=SCORE, best first.")],
     sender: SenderAddress = "",
 ) -> Action:
-    """Score your own challenge after the deadline: pays the winners, once and for good."""
+    """Score your own challenge after the deadline: pays the winners; cannot be undone."""
     return own_scores(address, tuple(map(named_place, winners)), sender or None)
 
 
 async def _object(ctx: ToolContext, wanted: ObjectionInput, confirmed: Decision) -> CallToolResult:
-    found = words.objected(await object_or_show(caller_of(ctx), wanted, confirmed=confirmed), text.NAMES)
-    return answer(words.objected_text(found), found)
+    found = words.add_objection_step(await object_or_show(caller_of(ctx), wanted, confirmed=confirmed), text.NAMES)
+    return tool_result(words.objection_text(found), found)
 
 
-@agreed_tool(ObjectionResult, objection_question, _object)
+@confirmed_tool(ObjectionResult, objection_question, _object)
 def challenge_object(
     address: ChallengeAddress,
     about: Annotated[str, Field(description="rejected, copy, feature:NAME or game:ADDRESS.", max_length=60)] = "",
@@ -364,4 +364,4 @@ TOOLS: tuple[ToolEntry, ...] = (
     (challenge_claim, "Claim a prize or refund", CLAIMS),
 )
 LOCAL_TOOLS: tuple[ToolEntry, ...] = ((challenge_try, "Measure a draft", READS),)
-"""Only for callers at this machine: it runs what it is given."""
+"""Only for callers on this machine, because it runs the given program."""
