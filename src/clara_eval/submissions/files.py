@@ -205,7 +205,7 @@ def pack_files(files: Mapping[str, bytes]) -> bytes:
 
 
 def pack_folder(folder: Path) -> bytes:
-    """Pack the files of a folder as a tar.gz in canonical order. Raises BadInput for links or too much data."""
+    """Pack the files of a folder as a tar.gz in canonical order. Raises BadInput for links or excess data."""
     packed = io.BytesIO()
     paths = sorted(path for path in folder.rglob("*") if not IGNORED & set(path.relative_to(folder).parts))
     files = [path for path in paths if path.is_symlink() or not path.is_dir()]
