@@ -30,7 +30,7 @@ class ReviewDetail(BaseModel):
     decidedAt: int | None = None
     note: str = ""
     postsAt: int | None = Field(
-        None, description="When the default is posted unless somebody decides; null: nothing is posted by itself."
+        None, description="When the default is posted without a decision; null: nothing is posted automatically."
     )
     default: str = Field("", description="What is posted then, in words.")
 

@@ -90,14 +90,14 @@ class EvaluationProgress(Document):
     )
     postsAt: int | None = Field(
         default=None,
-        description="A person may decide until then, by the chain's clock; then the result is posted by itself.",
+        description="A person may decide until then, by the chain's clock; then the result is posted automatically.",
     )
     warning: str | None = Field(
-        default=None, description="What everybody should know about the round: a hidden harness that was withheld."
+        default=None, description="A warning about the round: a hidden harness that was withheld."
     )
     estimateUsd: float | None = Field(
         default=None,
-        description="What asking models was expected to cost; null before it starts, or if no price is known.",
+        description="The expected cost of model calls; null before it starts, or if no price is known.",
     )
 
 
@@ -158,9 +158,7 @@ class Token(Document):
     address: str
     symbol: str
     decimals: int
-    isKnown: bool = Field(
-        True, description="Whether the token told its decimals itself; otherwise amounts are base units."
-    )
+    isKnown: bool = Field(True, description="Whether the token reports its decimals; otherwise amounts are base units.")
 
 
 class ExecutedRun(Document):
@@ -168,11 +166,11 @@ class ExecutedRun(Document):
 
     outcome: str = Field(description="`passed`, `failed`, or the limit or fault that ended it, such as `out_of_gas`.")
     testsPassed: int | None = Field(
-        None, description="Null where nothing could be run, such as code that fails to compile."
+        None, description="Null if nothing could be run, such as code that fails to compile."
     )
     tests: int | None = Field(None, description="How many tests were run.")
-    gas: int | None = Field(None, description="Of all functions of the harness together, in Solidity.")
-    fuel: int | None = Field(None, description="The same in JavaScript and Python.")
+    gas: int | None = Field(None, description="Total of all functions of the harness, in Solidity.")
+    fuel: int | None = Field(None, description="Total of all functions of the harness, in JavaScript and Python.")
     metrics: dict[str, int | float | None] = Field({}, description="What each `metric_…` function returned.")
     failed: dict[str, str] = Field({}, description="How the first 20 functions ended that did not pass, by name.")
 
@@ -248,7 +246,7 @@ class Misplaced(Document):
     share: float
     usd: float | None = Field(None, description="In dollars; null if the worth of the prize is not known.")
     decidingVerdicts: int | None = Field(None, description="The fewest verdicts whose reversal pays others, up to 12.")
-    calibration: str = Field("", description="How far the judges agree with people, or that nothing is known of it.")
+    calibration: str = Field("", description="How far the judges agree with people, or that this is not known.")
     sentence: str
 
 
@@ -290,19 +288,23 @@ class Scores(Document):
 
     rankings: list[LeaderboardRow]
     publishedAt: int | None = Field(None, description="When the scores were posted; null before.")
-    winners: list[Winner] = Field([], description="Whom the evaluation chose; never who was paid by somebody else.")
+    winners: list[Winner] = Field(
+        [], description="The winners by this evaluation, even if another party posted and paid others."
+    )
     misplaced: Misplaced | None = Field(None, description="How much of the prize may be at wrong addresses.")
     margin: Margin | None = None
     consistency: Consistency | None = None
     orderedBy: str | None = None
     schedule: dict[str, object] | None = None
-    asked: Asked | None = Field(None, description="What the poster asked for; null where nothing was evaluated here.")
+    asked: Asked | None = Field(None, description="What the poster asked for; null if nothing was evaluated here.")
     judges: list[str] = Field([], description="Who compared: `rules`, or the names of models.")
     flags: list[Flag] = []
     token: Token | None = None
     prizePool: str | None = None
     traceDigest: str | None = None
-    traceCid: str | None = Field(None, description="Under this CID the trace is pinned at IPFS; null where it is not.")
+    traceCid: str | None = Field(
+        None, description="The CID under which the trace is pinned at IPFS; null if it is not."
+    )
     txHash: str | None = None
     postedBy: str | None = Field(None, description="`evaluator`, `poster` or `other`; null before.")
     outcome: str | None = None
@@ -426,7 +428,7 @@ class RoundResult(Document):
     token: Token
     entrants: list[Entrant]
     winners: list[PaidWinner] = Field([], description="In their order; empty while nothing is posted.")
-    isOver: bool = Field(False, description="Nothing of it can change any more.")
+    isOver: bool = Field(False, description="Whether nothing of it can change any more.")
 
 
 class AgentEntry(Document):
@@ -438,9 +440,9 @@ class AgentEntry(Document):
     chainStatus: str
     submitter: str | None = None
     deadline: int | None = None
-    place: int | None = Field(None, description="Null where nothing is posted, it was not ranked, or it is not known.")
+    place: int | None = Field(None, description="Null if nothing is posted, it was not ranked, or it is not known.")
     entrants: int
-    ranked: int | None = Field(None, description="Entries that have a place; null where only the paid ones are known.")
+    ranked: int | None = Field(None, description="Entries that have a place; null if only the paid ones are known.")
     rejected: bool = Field(False, description="Entered and not ranked: a copy, not readable, or excluded.")
     score: int | None = None
     prizeAmount: str | None = None
@@ -456,7 +458,7 @@ class AgentTotals(Document):
     """How often an agent entered and was paid in the challenges known here."""
 
     agentId: int
-    address: str | None = Field(default=None, description="That submitted for it in one of them.")
+    address: str | None = Field(default=None, description="An address that submitted for the agent.")
     name: str = Field(default="", description=_NAME)
     entered: int = 0
     won: int = Field(default=0, description="Paid places.")
@@ -474,7 +476,7 @@ class AgentRecord(AgentTotals):
 class Created(Document):
     """The creation of a challenge, as the factory announced it."""
 
-    at: int | None = Field(None, description="The time of its block; null where no node had it.")
+    at: int | None = Field(None, description="The time of its block; null if no node had it.")
     txHash: str
     block: int
 
