@@ -269,9 +269,9 @@ def summary(
     )
 
 
-def document_of(kind: type[D], source: Mapping[str, object], **more: object) -> D:
-    """Build a document from those of its fields that `source` has, and from `more`."""
-    return kind.model_validate({name: source[name] for name in kind.model_fields if name in source} | more)
+def document_of(kind: type[D], values: Mapping[str, object], /, **more: object) -> D:
+    """Build a document from those of its fields that `values` has, and from `more`."""
+    return kind.model_validate({name: values[name] for name in kind.model_fields if name in values} | more)
 
 
 def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:
