@@ -84,7 +84,8 @@ class EthereumAccount:
             block = hex((await self._blocks.head()).number)
             return await self._count(block), await self._count(block)
 
-        return min(await self._blocks.rpc.retries.until(lambda counts: counts[0] == counts[1], count_twice))
+        counts = await self._blocks.rpc.retries.until(lambda pair: pair[0] == pair[1], count_twice)
+        return min(counts)
 
     async def pending_nonce(self) -> int:
         try:
