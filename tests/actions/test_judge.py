@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -327,7 +328,7 @@ def test_a_folder_without_a_trace_is_not_viewed(tmp_path: Path) -> None:
         ({"in": b"id,text\n1,x\n"}, "not an entry.* It has 'id', 'text'", "id,content or id,path"),
         ({"in": b"id,content\na,x\na,y\n"}, "the id 'a' twice", "id of its own"),
         ({"in": b"id,content,path\na,x,y\n"}, "Line 2 of", "exactly one of content and path"),
-        ({"in": b'{"id": "a", "content": "x"}\n{"id"\n'}, "Line 2 of", "one JSON object a line"),
+        ({"in": b'{"id": "a", "content": "x"}\n{"id"\n'}, "Line 2 of", "one JSON object per line"),
         ({"in": b'{"id": "a", "path": "gone.py"}\n'}, "gone.py' .the entry 'a'. cannot be read", "Make it readable"),
         ({"in": b'{"id": "a", "content": "x", "submittedAt": "soon"}\n'}, "'soon'", "unix seconds"),
         ({"in": b'{"id": "\\u0000", "content": "x"}\n'}, "is not usable", "printable"),
@@ -371,6 +372,21 @@ def test_lists_tell_contents_paths_and_moments(tmp_path: Path) -> None:
         ("1", "entry:1/a.py", b"x = 1\n", 60),
         ("b", "entry:b", b"two\nlines", 0),
     ]
+
+
+def test_a_moment_without_a_time_zone_is_utc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list gives the same moments, and so the same ties, on a machine in any time zone."""
+    (tmp_path / "list.csv").write_text(
+        "id,content,submittedAt\na,x,1970-01-01T00:01:00\nb,y,1970-01-01T02:01:00+02:00\n"
+    )
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        found = read_entries(str(tmp_path / "list.csv"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [one.submitted_at for one in found] == [60, 60]
 
 
 async def test_what_cannot_be_judged_is_said_before_anything_is_asked(tmp_path: Path) -> None:

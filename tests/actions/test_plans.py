@@ -76,7 +76,7 @@ async def test_a_poster_is_told_that_every_place_is_paid(local_chain: LocalChain
     """Before anything is escrowed: no test keeps bad work from a paid place, it only puts it last."""
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
         plan = await plan_post(caller, POSTING, local_chain.poster.address)
-    assert "pays every place whatever its quality" in plan.summary
+    assert "pays every place regardless of its quality" in plan.summary
 
 
 async def test_a_repeated_post_is_found_behind_others(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_a_closed_challenge_is_not_told_as_open(local_chain: LocalChain, t
     address = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
     await local_chain.move_time(DAY + 1)
     async with open_caller(agent_settings(local_chain, None, tmp_path / "none.db")) as caller:
-        with pytest.raises(NotYet, match="waits for scoring since"):
+        with pytest.raises(NotYet, match="has waited for scoring since"):
             await plan_claim(caller, address, local_chain.agents[0].address)
 
 

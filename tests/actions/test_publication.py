@@ -126,7 +126,7 @@ async def test_an_address_and_a_node_are_enough_to_verify(
         done = await evaluate(app, address)
         text = "".join([part async for part in stream_trace(app.store, app.chain_id, address)])
         assert (await verify_trace(address, settings, rpc=local_chain.rpc_url)).digest == done.digest
-        with pytest.raises(NotFound, match=r"commits to the trace .* nobody here has it"):
+        with pytest.raises(NotFound, match=r"commits to the trace .* no source here has it"):
             await verify_trace(address, stranger, rpc=local_chain.rpc_url)
         await local_chain.move_time(12 * HOUR + 1)
         for _ in range(2):
@@ -137,7 +137,7 @@ async def test_an_address_and_a_node_are_enough_to_verify(
     shelf.mkdir()
     (shelf / f"{address}.trace.json").write_text(text.replace('"score":', '"scare":', 1))
     with_files = stranger.model_copy(update={"trace_dir": shelf})
-    with pytest.raises(NotFound, match="nobody here has it"):
+    with pytest.raises(NotFound, match="no source here has it"):
         await verify_trace(address, with_files, rpc=local_chain.rpc_url)
     (shelf / f"{address}.copy.json").write_text(text)
     async with FaultyNode(local_chain.rpc_url) as limited:

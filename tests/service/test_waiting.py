@@ -116,17 +116,17 @@ async def test_a_judge_that_fails_is_named_while_it_is_asked_again(local_chain: 
             return await read_status(store, 31337, address) or {}
 
         async def is_told() -> bool:
-            return f"openai:scripted@{endpoint.url} is not well (503)" in ((await said()).get("reason") or "")
+            return f"openai:scripted@{endpoint.url} failed (503)" in ((await said()).get("reason") or "")
 
         await eventually(is_told)
         assert max(seen.times for seen in endpoint.seen) <= 1, "each question was asked once, or once again"
         attempts = await read_attempts(store, 31337, address)
         assert ((await said())["status"], attempts.number, attempts.failures) == ("extracting", 1, 0)
         page = await (await http.get(f"{url}/challenges/{address}")).text()
-        assert "openai:scripted… is not well (503)" in page, page[page.find("<h2") :][:1500]
+        assert "openai:scripted… failed (503)" in page, page[page.find("<h2") :][:1500]
         words = ["status", address]
         told = await asyncio.to_thread(CliRunner().invoke, command, words, env={"CLARA_API_URL": url})
-        assert "is not well (503)" in " ".join(told.stdout.split())
+        assert "failed (503)" in " ".join(told.stdout.split())
         endpoint.script = None
 
         async def is_complete() -> bool:

@@ -66,7 +66,7 @@ class Labels:
 def read_labels(text: str) -> Labels:
     rows = list(islice(json_rows("the labels", text), MAX_LABELS + 1))
     if not rows:
-        raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair a line.')
+        raise BadInput("The labels are empty.", remedy='Begin with {"evalConfig": …}, then one pair per line.')
     if len(rows) > MAX_LABELS:
         raise BadInput(f"There are more than {MAX_LABELS} lines.", remedy="Draw a sample.")
     given = rows[0][1].get("evalConfig")
@@ -105,7 +105,7 @@ def _parse_label(number: int, body: dict[str, object], schema: FeatureSchema) ->
     if lengths is None:
         return Label(vectors[0], vectors[1], winner, None)
     if not isinstance(lengths, list) or len(lengths) != 2 or any(type(n) not in (int, float) or n < 0 for n in lengths):
-        raise _bad_line(number, "lengths is not a list of two numbers from 0 on")
+        raise _bad_line(number, "lengths is not a list of two non-negative numbers")
     return Label(vectors[0], vectors[1], winner, (float(lengths[0]), float(lengths[1])))
 
 

@@ -194,7 +194,7 @@ def _pays_prizes(challenge: Challenge) -> bool:
             message = f"The challenge {at} was cancelled: its prize went back to the poster."
             raise CannotAct(message, remedy="There is nothing to claim.")
         case ChallengeStatus.OPEN:
-            until = "is open until" if now <= challenge.deadline else "waits for scoring since"
+            until = "is open until" if now <= challenge.deadline else "has waited for scoring since"
             raise NotYet(
                 f"The challenge {at} {until} {show_moment(challenge.deadline)}.",
                 remedy="Prizes can be claimed 12 hours after the scores are posted.",

@@ -159,7 +159,7 @@ async def _missing_challenge_is_outage(address: Address, evaluating: Awaitable[E
     except NotFound as lost:
         raise Temporary(
             f"The node no longer shows challenge {address}, which was there: {lost}",
-            remedy="It is tried again by itself.",
+            remedy="It is retried automatically.",
         ) from lost
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from io import StringIO
 from itertools import pairwise
 from pathlib import Path
@@ -132,12 +132,13 @@ def _read_listed(source: str) -> Iterator[NamedContent]:
 
 
 def _parse_moment(value: object, where: str) -> int:
-    """Return Unix seconds from a number or an ISO 8601 date; 0 if it is missing."""
+    """Return Unix seconds from a number or an ISO 8601 date, in UTC unless it says otherwise; 0 if missing."""
     if value in {None, ""}:
         return 0
     try:
         text = str(value)
-        moment = int(text) if text.isdigit() else int(datetime.fromisoformat(text).astimezone().timestamp())
+        date = None if text.isdigit() else datetime.fromisoformat(text)
+        moment = int(text) if date is None else int(date.replace(tzinfo=date.tzinfo or UTC).timestamp())
     except ValueError:
         moment = -1
     if not 0 <= moment < 2**53:

@@ -193,7 +193,7 @@ async def plan_post(caller: Caller, posting: Posting, sender: str | None = None)
         f"bond {bond} (returned when it is finalized), fee {charged}. {winners}, deadline {posting.deadline[:40]}, "
         f"evaluator {posting.evaluator}.",
         summary=f"Prize {prize} for {winners}, bond {bond}, total {total}. {judge}{quote} "
-        "The contract pays every place whatever its quality: a test that all must pass only puts the others last.",
+        "The contract pays every place regardless of its quality: a test that all must pass only puts the others last.",
         spends=perform.Spending(terms.token, terms.total),
         warnings=(*lacking, *harness_warnings, *_warnings(caller, posting, config, terms)),
         details=_details(posting, terms),
@@ -298,7 +298,7 @@ async def _find_token(caller: Caller, posting: Posting, head: Block) -> PrizeTok
         found = await caller.chain.challenges.token_at(address, head)
         if found is None:
             remedy = "Give the address of an ERC-20 token on this network."
-            raise NotFound(f"No token stands at {address} on {network}.", remedy=remedy)
+            raise NotFound(f"There is no token at {address} on {network}.", remedy=remedy)
         return found
     for place in filter(None, (caller.settings.network.usdc, WETH, *listed(caller.settings.wallet_tokens))):
         found = await caller.chain.challenges.token_at(to_address(place), head)

@@ -98,14 +98,17 @@ def other_flags(ranking: Ranking) -> list[Flag]:
 
 
 def read_results(path: Path, columns: str = "") -> list[Result]:
-    gc.disable()  # collecting among a million live rows takes a second
     given = tuple(part.strip().lower() for part in columns.split(",")) if columns else ()
     if columns and len(given) != 3:
         raise BadInput(
             f"--columns {columns!r} does not name three columns.", remedy="Write --columns LEFT,RIGHT,WINNER."
         )
     name, rows = read_rows(str(path))
-    results = list(_parse_results(name, rows, [given] if given else list(COLUMNS)))
+    gc.disable()  # collecting among a million live rows takes a second
+    try:
+        results = list(_parse_results(name, rows, [given] if given else list(COLUMNS)))
+    finally:
+        gc.enable()
     if not results:
         message = "No file given, and no results are piped in." if str(path) == "-" else f"{name} has no results."
         raise BadInput(message, path=name, remedy="Add rows under the header left,right,winner.")
@@ -162,7 +165,7 @@ def _parse_results(name: str, rows: Rows, known: list[tuple[str, ...]]) -> Itera
 def _parse_result(where: str, left: str, right: str, winner: str, judge: str, sides: Mapping[str, Winner]) -> Result:
     left, right, winner = intern(left.strip()), intern(right.strip()), winner.strip()
     if not left or not right:
-        raise _bad_row(where, left or right, "is alone: one name is empty", "Name both sides.")
+        raise _bad_row(where, left or right, "has only one name", "Name both sides.")
     if left == right:
         raise _bad_row(where, left, "is compared with itself", "Remove the row or correct a name.")
     named: Winner | None = "first" if winner == left else "second" if winner == right else None

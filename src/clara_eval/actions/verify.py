@@ -126,7 +126,7 @@ async def find_committed(address: Address, settings: Settings, digest: str, uris
         if lines:
             lines.close()
     raise NotFound(
-        f"The chain commits to the trace {digest} of {address}, and nobody here has it. " + " ".join(problems),
+        f"The chain commits to the trace {digest} of {address}, and no source here has it. " + " ".join(problems),
         remedy="Give the trace file or ipfs://CID, or set CLARA_API_URL to the service that evaluated it.",
     )
 

@@ -189,7 +189,7 @@ def choose_winners(challenge: Challenge, placed: Sequence[Placed]) -> Winners:
     if len(best) < challenge.winner_count:
         raise Unscorable(f"{len(best)} placed accounts for {challenge.winner_count} winners.")
     if len({place.account for place in best}) != len(best):
-        raise CannotPublish("An account stands on two paid places.")
+        raise CannotPublish("An account has two paid places.")
     agents = {s.submitter: s.agent_id for s in challenge.submissions}
     if unknown := [place.account for place in best if place.account not in agents]:
         raise CannotPublish(f"{unknown[0]} is placed but did not submit.")

@@ -400,7 +400,7 @@ class _Sending:
             call = self._call  # signed after a node gave a wrong count
             far = f"{call.what} of {call.to} is signed with nonce {nonce}, and the chain's next one is {mined}"
             if call.intention not in set(Intention):
-                remedy = "A node told a wrong count. It cannot be signed again, because both could land one day."
+                remedy = "A node gave a wrong count. It cannot be signed again, because both could be mined."
                 raise Stalled(f"{far}: more than {transaction.MOST_FILLED} are missing.", cause="gap", remedy=remedy)
             # The contract accepts this call once: if the far nonce is ever reached, it only reverts.
             await self._notify(f"{far}: too far to be filled. It is signed again with the next nonce.")

@@ -63,11 +63,11 @@ class Signer(ABC):
                     return "0x" + encoded(tx, parity, r, low).hex()
         raise ConfigError(
             f"The {self.what} gave a signature that is not {self.address}'s over this transaction.",
-            remedy="Nothing was sent: check the signer before anything else. It is asked again by itself.",
+            remedy="Nothing was sent: check the signer before anything else. It is retried automatically.",
         )
 
     def _outage(self, problem: str) -> Temporary:
-        return Temporary(f"The {self.what} {problem}.", remedy="It is asked again by itself.")
+        return Temporary(f"The {self.what} {problem}.", remedy="It is retried automatically.")
 
 
 def _address_of(public_key: bytes) -> Address | None:
@@ -137,7 +137,7 @@ class RemoteSigner(Signer):
             problem = f"The {self.what} sends us elsewhere (HTTP {status}), and no key is asked for there."
             raise ConfigError(problem, remedy="Write the signer's own address into CLARA_SIGNER_URL.")
         if status in (400, 401, 403, 412):
-            remedy = "Its own log says why. It is asked again by itself."
+            remedy = "Its own log says why. It is retried automatically."
             raise ConfigError(f"The {self.what} refuses to sign (HTTP {status}).", remedy=remedy)
         if status != 200:
             raise self._outage(f"answers HTTP {status}")

@@ -46,7 +46,7 @@ def check_call(challenge: model.Challenge, winners: model.Winners, trace_digest:
     if len({winner.account for winner in entries}) != len(entries):
         raise CannotPublish("A winner is named twice.")
     if [winner.prize_amount for winner in entries] != model.prizes(challenge.prize_pool, challenge.payout_bps):
-        raise CannotPublish("The model.prizes are not the contract's shares of the prize pool.")
+        raise CannotPublish("The prizes are not the contract's shares of the prize pool.")
     if any(above.score < below.score for above, below in itertools.pairwise(entries)):
         raise CannotPublish("The winners are not in order of their scores.")
 
@@ -180,7 +180,7 @@ async def give_feedback(earned: EarnedFeedback, *, sender: TransactionSender) ->
         found = next((one for one in given if one.endpoint == earned.endpoint), None)
         if found is None or found.tx_hash in {attempt.tx_hash for attempt in attempts}:
             return None
-        receipt = Receipt.of(call, SendOutcome.ALREADY_DONE, detail="This feedback stands on chain already.")
+        receipt = Receipt.of(call, SendOutcome.ALREADY_DONE, detail="This feedback is already on chain.")
         return replace(receipt, tx_hash=found.tx_hash, block_number=found.block_number)
 
     return await sender.send(call, is_done)

@@ -257,5 +257,5 @@ def check_recorded(body: object, challenge: Challenge, rulings: Sequence[Ruling]
         if one.submitter not in submitters or not is_signed:
             raise BadTrace(f"The objection of {one.submitter} is not signed by that submitter.", entry="objections")
     if not set(rulings_of(disputed)) <= set(rulings):
-        raise BadTrace("What was objected to was not done again as the entry says.", entry="objections")
+        raise BadTrace("The disputed steps were not repeated as recorded.", entry="objections")
     return disputed

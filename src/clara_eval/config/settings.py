@@ -243,7 +243,7 @@ class Settings(BaseModel):
         if any(not url.startswith(("http://", "https://")) or not key.strip() for url, _, key in pairs):
             raise ConfigError(
                 "CLARA_ENDPOINT_KEYS is not a comma list of URL=KEY.",
-                remedy="Write https://host/v1=KEY, with the address as it stands in CLARA_JUDGES.",
+                remedy="Write https://host/v1=KEY, with the URL as in CLARA_JUDGES.",
             )
         return {url.rstrip("/"): SecretStr(key.strip()) for url, _, key in pairs}
 
@@ -360,7 +360,7 @@ def _read_env_file(path: Path) -> dict[str, str]:
             continue
         name, equals, value = text.partition("=")
         if not equals:
-            raise ConfigError(f"{path}:{number} is not NAME=value.", remedy="Write one setting a line.")
+            raise ConfigError(f"{path}:{number} is not NAME=value.", remedy="Write one setting per line.")
         found[name.strip()] = _parse_value(value)
     return found
 

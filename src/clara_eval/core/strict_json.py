@@ -116,7 +116,7 @@ def _refuse_constant(name: str) -> object:
 def _parse_int(digits: str) -> int:
     # Length first: converting a million digits is slow.
     if len(digits) > 20 or abs(int(digits)) > SAFE_INTEGER:
-        message = f"The integer {digits[:30]} is larger than 2^53 − 1: readers of JSON disagree about it."
+        message = f"The integer {digits[:30]} is larger than 2^53 − 1: JSON parsers may round it."
         raise _refusal(message, "Use a smaller number.", digits[:80])
     return int(digits)
 
@@ -136,7 +136,7 @@ _DECODER = json.JSONDecoder(
 def json_rows(source: str, text: str) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield the line number and the object of each line that is not empty."""
     for number, line in enumerate(text.splitlines(), start=1):
-        where, remedy = f"Line {number} of {source}", "Write one JSON object a line."
+        where, remedy = f"Line {number} of {source}", "Write one JSON object per line."
         if not line.strip():
             continue
         try:

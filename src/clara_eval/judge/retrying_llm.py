@@ -278,7 +278,7 @@ class RetryingLlm:
             try:
                 entered_at = await self.gate.enter(until - self.gate.clock())
             except TimeoutError:
-                raise port.OutOfTime(f"{self.llm.name} was not asked: no place became free in time.") from None
+                raise port.OutOfTime(f"{self.llm.name} was not asked: no call slot became free in time.") from None
             if self.broken is None and max(self._pauses()) <= 0:
                 return entered_at
             self.gate.leave()
@@ -300,7 +300,7 @@ class RetryingLlm:
                 async with asyncio.timeout(until - self.gate.clock()):
                     reserved = await self.budget.reserve(self.llm.name, self.card, longest)
             except TimeoutError:
-                raise port.OutOfTime(f"{self.llm.name} was not asked: no money became free in time.") from None
+                raise port.OutOfTime(f"{self.llm.name} was not asked: no budget became free in time.") from None
             if (asked_at := self.gate.clock()) >= until:
                 self.budget.release(reserved)
                 raise port.OutOfTime(f"{self.llm.name} was not asked: the round's time is over.")

@@ -360,7 +360,7 @@ def payloads_in(path: Path) -> list[Payload]:
         raise BadInput(
             f"The corpus {str(path)!r} cannot be read ({type(bad).__name__}).",
             value=str(path),
-            remedy="Give a UTF-8 file with one JSON object a line.",
+            remedy="Give a UTF-8 file with one JSON object per line.",
         ) from None
     return _parse_payloads(text, f"the corpus {str(path)!r}")
 

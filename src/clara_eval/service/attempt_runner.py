@@ -96,7 +96,9 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
         return Ending("announced", retry_at=retry_at)
     if receipt is None:
         review = evaluation.review
-        summary = f"{review.unless_decided} {'; '.join(review.reasons)}" if review else "A person has to look."
+        summary = (
+            f"{review.unless_decided} {'; '.join(review.reasons)}" if review else "A person must review the result."
+        )
         return Ending("review", retry_at=retry_at, alert=Alert("ReviewWaiting", "warning", summary, address))
     match receipt.outcome:
         case SendOutcome.CONFIRMED:
@@ -110,7 +112,7 @@ def ending_of_result(evaluation: Evaluation, now: float) -> Ending:
                 "posted_elsewhere", alert=None if is_ours else Alert("PostedByAnother", "warning", summary, address)
             )
         case SendOutcome.UNKNOWN:
-            summary = f"Scores were sent and are not seen mined. {receipt.detail}".strip()
+            summary = f"Scores were sent but are not mined yet. {receipt.detail}".strip()
             alert = Alert("TransactionUnknown", "critical", summary, address)
             return Ending("unknown", retry_at=int(now) + UNKNOWN_SECONDS, alert=alert)
         case SendOutcome.REVERTED:

@@ -144,7 +144,7 @@ def due(
     if chain_now <= challenge.deadline:
         return Due(DueAction.NONE, "submissions are open")
     if challenge.status is ChallengeStatus.OPEN and not can_sign:
-        why = "nobody has called advanceToScoring yet, and a dry run cannot"
+        why = "advanceToScoring has not been called, and a dry run cannot call it"
         return Due(DueAction.NONE, why, may_change_unseen=True)
     used = window_used(challenge, chain_now)
     if challenge.evaluator != evaluator:

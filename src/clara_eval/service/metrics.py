@@ -92,7 +92,9 @@ class Metrics:
         self.window_left_at_post = histogram(
             "scoring_window_left_ratio", "Share of the scoring window left when scores were posted.", buckets=_SHARES
         )
-        self.degraded = counter("degraded_total", "Evaluations that asked less to keep the deadline.", ["how"])
+        self.degraded = counter(
+            "degraded_total", "Evaluations that asked fewer questions to meet the deadline.", ["how"]
+        )
         self.takeovers = counter("takeovers_total", "Workflows taken over from dead workers.")
         self.swap_consistency = gauge(
             "swap_consistency_ratio", "Share of games whose result did not change with the order, last evaluation."
@@ -100,7 +102,7 @@ class Metrics:
 
         self.llm_calls = counter("llm_calls_total", "Requests to models by result.", ["llm", "purpose", "result"])
         self.llm_tokens = counter("llm_tokens_total", "Tokens by direction.", ["llm", "direction"])
-        self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, where the price is known.", ["llm"])
+        self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, with a known price.", ["llm"])
         self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", ["llm"], buckets=_SHORT_SECONDS)
         self.month_budget = gauge("month_budget_usd", "The month's cap; 0 where there is none.")
 

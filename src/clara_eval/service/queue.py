@@ -166,7 +166,8 @@ def _launch(url: str) -> None:
     except sqlalchemy.exc.DatabaseError as bad:
         if not is_sqlite(url) or isinstance(bad, sqlalchemy.exc.OperationalError):
             raise StoreDown(
-                f"The queue's database does not answer: {bad.orig}.", remedy="Is it up, and not full?"
+                f"The queue's database does not answer: {bad.orig}.",
+                remedy="Check that it runs and its disk is not full.",
             ) from bad
         raise ConfigError(
             f"The engine's database {sqlite_path(url)} is damaged: {bad.orig}.",

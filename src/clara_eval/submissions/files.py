@@ -212,7 +212,7 @@ def pack_folder(folder: Path) -> bytes:
     if len(files) > MOST_FILES or sum(path.lstat().st_size for path in files) > MOST_BYTES:
         raise BadInput(
             f"The folder {str(folder)!r} has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes.",
-            remedy="Leave out what nobody has to read.",
+            remedy="Remove files that are not part of the solution.",
         )
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for path in files:

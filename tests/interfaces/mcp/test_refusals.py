@@ -104,7 +104,7 @@ async def test_wrong_and_unknown_addresses_are_named(local_chain: LocalChain, tm
             assert "is not a challenge of the factory" in text
             assert "challenge_browse" in text
         assert "is not an address" in await refusal(caller, "challenge_post", **POSTING, token="0x12", confirm=True)
-        assert "No token stands at" in await refusal(caller, "challenge_post", **POSTING, token=NOBODY, confirm=True)
+        assert "There is no token at" in await refusal(caller, "challenge_post", **POSTING, token=NOBODY, confirm=True)
     assert await nonce(local_chain, agent) == before
     assert not (tmp_path / "none.db").exists()
 

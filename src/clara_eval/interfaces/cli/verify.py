@@ -127,7 +127,7 @@ def _signature_line(judge: JudgeEvidence) -> str:
 
 
 def calibrate(
-    labels: Annotated[Path, Argument(metavar="LABELS.jsonl", help="An evalConfig line, then one pair a line.")],
+    labels: Annotated[Path, Argument(metavar="LABELS.jsonl", help="An evalConfig line, then one pair per line.")],
     *,
     judges: Judges = "",
     json: JsonFlag = False,

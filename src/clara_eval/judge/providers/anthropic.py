@@ -203,7 +203,7 @@ class MessageBatches(BatchRun):
                 continue
             if batch_id is not None:
                 return await self.store.add_entry(self._journal, f"id/{plan.name}", batch_id)
-        raise Temporary(f"{self.llm.name} did not say whether it took a batch.", remedy="It is looked for again.")
+        raise Temporary(f"{self.llm.name} did not confirm the batch.", remedy="It is looked for again.")
 
     async def _find_created(self, plan: _Planned, items: int) -> str | None:
         """Return the id of an unclaimed batch of this size that was created after the plan."""

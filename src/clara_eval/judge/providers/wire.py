@@ -121,7 +121,7 @@ class HttpLlm:
             return RateLimited(f"{who} limits the rate ({status}): {text}", retry_after_seconds=seconds)
         if status in (408, 409, 425) or status >= 500:
             kind, seconds = ServerFailed if status >= 500 else Temporary, retry_after(reply.headers)
-            return kind(f"{who} is not well ({status}): {text}", retry_after_seconds=seconds)
+            return kind(f"{who} failed ({status}): {text}", retry_after_seconds=seconds)
         is_filtered = _FILTERED.search(text) is not None
         if status in (401, 403) and not (status == 403 and is_filtered):
             # Without the provider's message: it quotes parts of the key.

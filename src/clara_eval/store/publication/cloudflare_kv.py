@@ -24,7 +24,7 @@ MOST_VALUE_BYTES = 25 * 1024 * 1024
 RETRIES = 5  # Of one request, by the SDK: with growing pauses, or as Retry-After says
 ROUNDS = 5  # Attempts to write the keys that a bulk request reports as not written
 _TIMEOUT_SECONDS = 60.0
-_RETRY_REMEDY = "It is tried again by itself."
+_RETRY_REMEDY = "It is retried automatically."
 
 Pair = dict[str, Any]
 

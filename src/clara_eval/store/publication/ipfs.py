@@ -66,11 +66,11 @@ class IpfsPublication:
                 answer = json.loads(await read_at_most(response, _MAX_BYTES))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as bad:
             problem = f"The IPFS node of CLARA_IPFS_API does not take the trace ({type(bad).__name__})."
-            raise Temporary(problem, remedy="It is tried again by itself.") from bad
+            raise Temporary(problem, remedy="It is retried automatically.") from bad
         if response.status != 200 or not isinstance(answer, dict):
             message = answer.get("Message") if isinstance(answer, dict) else None
             problem = f"The IPFS node of CLARA_IPFS_API answers HTTP {response.status} ({str(message)[:120]!a})."
-            raise Temporary(problem, remedy="It is tried again by itself.")
+            raise Temporary(problem, remedy="It is retried automatically.")
         return answer
 
 
