@@ -70,6 +70,28 @@ def test_every_module_says_what_it_is() -> None:
     assert silent == []
 
 
+HASHED = {"harness/python_guest.py", "harness/python_harness.py", "submissions/python_tree.py"}
+"""Modules that run inside the sandbox: their bytes are part of what traces record."""
+DIALECT = re.compile(r"\b(whoever|nobody|is told|are told|comes in|the same (for|as a|but))\b", re.IGNORECASE)
+
+
+def docstrings(tree: ast.Module) -> Iterator[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return (found for node in ast.walk(tree) if isinstance(node, kinds) and (found := ast.get_docstring(node)))
+
+
+def test_a_docstring_can_be_read_alone() -> None:
+    """Its first line has at most 100 characters, and its words are those of the field."""
+    found = {
+        str(path.relative_to(SRC)): [
+            text for text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+            if len(text.partition("\n")[0]) > 100 or DIALECT.search(text)
+        ]
+        for path in modules()
+    }  # fmt: skip
+    assert {name: texts for name, texts in found.items() if texts and name not in HASHED} == {}
+
+
 def written_tests() -> Iterator[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

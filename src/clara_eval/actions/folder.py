@@ -132,7 +132,7 @@ def _read_listed(source: str) -> Iterator[NamedContent]:
 
 
 def _parse_moment(value: object, where: str) -> int:
-    """Return Unix seconds from a number or an ISO 8601 date, in UTC unless it says otherwise; 0 if missing."""
+    """Return Unix seconds from a number or an ISO 8601 date, which is UTC by default; 0 if missing."""
     if value in {None, ""}:
         return 0
     try:
