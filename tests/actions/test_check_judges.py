@@ -31,7 +31,7 @@ async def test_a_judge_that_answers_is_asked_once_for_a_few_tokens(form: str) ->
     [
         (Fault("status", 404, message="model: m"), "does not exist"),
         (Fault("status", 401), "does not accept the key"),
-        (Fault("status", 500), "is not well"),
+        (Fault("status", 500), r"failed \(500\)"),
         (Fault("garbage"), "answered with something"),
     ],
 )

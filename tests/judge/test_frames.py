@@ -120,7 +120,7 @@ async def test_waiting_for_a_place_ends_too() -> None:
     gate = Gate(1, clock=lambda: 0.0)
     await gate.enter()
     line, _ = cached(model := Model(), gate=gate, policy=RetryPolicy(ask_seconds=0.05))
-    with pytest.raises(Temporary, match="no place became free"):
+    with pytest.raises(Temporary, match="no call slot became free"):
         await line.ask(PROMPT)
     assert (model.calls, gate.in_flight) == (0, 1)
 

@@ -117,7 +117,7 @@ def test_plots_are_written(tmp_path: Path) -> None:
     [
         (["a,b,left", "a,b,both"], "left,right,winner", r"games\.csv:3: 'both' is not a winner"),
         (["a,a,left"], "left,right,winner", r"games\.csv:2: 'a' is compared with itself"),
-        (["a,,left"], "left,right,winner", "one name is empty"),
+        (["a,,left"], "left,right,winner", "has only one name"),
         (["a,b"], "left,right,winner", r"games\.csv:2: 'a,b' has no column 'winner'"),
         (["a,b,left"], "left,right,result", "no column 'winner'"),
         ([], "left,right,winner", "has no results"),
