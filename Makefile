@@ -43,11 +43,12 @@ bench-model: $(if $(JUDGES),setup,model-weights) ## measure a real reader, and t
 	PYTHONPATH=. $(BIN)/python bench/model.py $(if $(JUDGES),--judges "$(JUDGES)") $(if $(YES),--yes)
 	$(BIN)/python scripts/make_quality.py
 
-check: setup ## format, lint, types, layers, compiled contracts
+check: setup ## format, lint, types, layers, size of the code, compiled contracts
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python scripts/figures.py
 	node scripts/compile_contracts.mjs --check
 
 format: setup
@@ -57,7 +58,7 @@ format: setup
 bench: setup ## figures as ratios in one run, with targets
 	$(BIN)/python bench/run.py $(if $(KEEP),--keep $(KEEP)) $(if $(VERDICTS),--verdicts $(VERDICTS))
 
-soak screenshots: export PYTHONPATH := $(CURDIR)
+soak screenshots docs: export PYTHONPATH := $(CURDIR)
 
 soak: setup ## the long chaos run; with SMALL=1 the small one, and its table in docs/operations.md
 	$(BIN)/python tests/chaos/soak.py $(if $(SMALL),--small > docs/faults.json && $(BIN)/python scripts/make_faults.py)
@@ -78,6 +79,9 @@ docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/make_ranking.py
 	$(BIN)/python scripts/make_quality.py
 	$(BIN)/python scripts/make_specification.py
+	$(BIN)/python scripts/make_faults.py
+	$(BIN)/python scripts/make_transcript.py
+	$(BIN)/python scripts/make_shell_transcripts.py
 
 security: setup ## run the red team and write its figures into docs/security.md (CORPUS=FILE for other payloads too)
 	$(BIN)/python scripts/make_security.py --run $(CORPUS)
@@ -95,7 +99,7 @@ lock: ## pin every dependency again
 	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --extra dev --python-version 3.11 pyproject.toml -o requirements-dev.lock
 	$(UV) compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --constraint requirements-dev.lock \
 		--extra server --extra postgres --extra anthropic --extra openai --extra cloudflare --extra kms --extra telemetry \
-		--extra attestation \
+		--extra attestation --extra javascript --extra python \
 		--python-version 3.11 pyproject.toml -o requirements-server.lock
 	$(UV) compile --quiet --no-deps --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 requirements-local.in -o requirements-local.lock
 

@@ -200,7 +200,7 @@ async def ours(root: str, items: int) -> tuple[int, float, float]:
     """Run the tournament as in the service, with its GC settings, on an empty journal."""
     with tempfile.TemporaryDirectory() as folder:
         hold = await tournament(root, items, Path(folder))
-        gc.freeze()  # as `run_service` does
+        gc.freeze()  # as the service does
         gc.set_threshold(20_000, 10, 10)
         wall, cpu = time.perf_counter(), time.process_time()
         played = await hold()

@@ -37,7 +37,7 @@ LED = {"honest": leading.honest, "injection": leading.injections, "trick": leadi
 Step = tuple[tuple[str, str, str], Callable[[], Awaitable[list[dict[str, Any]]]]]
 PARTS = (
     "base=60", "before:unseen=28", "honest=4", "injection=30", "trick=10", "round=4", "evidence=12", "unstated=12",
-    "neutral=12", "single=4", "facts=30", "four=8", "text=17", "facts=60", "four=30", "text=60",
+    "neutral=12", "single=8", "facts=30", "four=8", "text=17", "facts=60", "four=30", "text=60",
 )  # fmt: skip
 """Parts that run on the local model, with their number of items."""
 

@@ -20,7 +20,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "clara_eval"
 TOOLS = {"redteam", "devnet"}
-GENERATED = {"commands.md", "security.md", "scale.md", "ranking.md", "quality.md", "specification.md", "walk.md"}
+GENERATED = {
+    "commands.md", "security.md", "scale.md", "ranking.md", "quality.md", "specification.md", "trace-example.md",
+}  # fmt: skip
 
 
 class Module(NamedTuple):

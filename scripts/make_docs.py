@@ -15,12 +15,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))  # for imports of other scripts, also when this one is imported
-
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent))  # for imports of other scripts, also when this one is imported
 
 import by_the_page
 from typer.core import TyperGroup
@@ -52,7 +49,7 @@ def part(page: str, name: str) -> str:
 
 
 def demo_output(trace_dir: Path) -> str:
-    """Return what `clara-eval demo` prints, without the paths of this machine."""
+    """Return what `clara-eval demo` prints of the result: the leaderboard and who is not ranked."""
     done = subprocess.run(
         [COMMAND, "demo", "--trace-dir", trace_dir],
         stdout=subprocess.PIPE,
@@ -66,9 +63,9 @@ def demo_output(trace_dir: Path) -> str:
             "COLUMNS": "100",
         },
     )
-    text = done.stdout.replace(str(trace_dir.resolve()), "var/traces").replace(str(ROOT), ".")
-    lines = [line.rstrip() for line in re.sub(r"http://127\.0\.0\.1:\d+", "http://127.0.0.1:…", text).splitlines()]
-    return "```\n$ make demo\n" + "\n".join(lines).strip("\n") + "\n```"
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    result = lines[lines.index("Leaderboard") : lines.index("The money") - 1]
+    return "\n".join(("```", "$ make demo", "…", *result, "…", "```"))
 
 
 def help_page() -> str:
@@ -111,7 +108,7 @@ def _block(text: str) -> str:
     return "```\n" + "\n".join(line.rstrip() for line in text.splitlines()) + "\n```\n"
 
 
-def trace_walk(path: Path) -> str:
+def trace_example(path: Path) -> str:
     """Return one entry of each kind from a real trace, with long values shortened."""
     document = json.loads(path.read_text(encoding="utf-8"))
     shown: dict[str, str] = {}
@@ -196,11 +193,12 @@ def main() -> None:
         readme = ROOT / "README.md"
         page = replaced(readme.read_text(encoding="utf-8"), "demo", demo_output(Path(place)))
         readme.write_text(page, encoding="utf-8")
-        walk = ROOT / "docs" / "walk.md"
+        example = ROOT / "docs" / "trace-example.md"
         trace = next(Path(place).glob("*.trace.json"))
         page = ROOT / "docs" / "trace-format.md"
         page.write_text(format_page(page.read_text(encoding="utf-8"), trace), encoding="utf-8")
-        walk.write_text(replaced(walk.read_text(encoding="utf-8"), "entries", trace_walk(trace)), encoding="utf-8")
+        shown = replaced(example.read_text(encoding="utf-8"), "entries", trace_example(trace))
+        example.write_text(shown, encoding="utf-8")
     (ROOT / "docs" / "commands.md").write_text(help_page(), encoding="utf-8")
 
 

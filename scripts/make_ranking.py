@@ -23,8 +23,12 @@ HEADS = {
     "words": "case | trials | set right / said | misplaced / said | clear: right | about equal: true "
     "| P(paid) ≥ .9: right | rank ranges hold | their width: all / paid",
     "said": "judges | what is said | mean chance said | true",
-    "waits": "case | prize | waited before | wait now | right if posted | right if waiting",
+    "waits": "case | prize | wait by flags alone | wait | right if posted | right if waiting",
 }
+REPEATED = {"N=25, 80 %", "N=25, 80 %, orders half repeat pairs", "N=25, 80 %, orders repeat pairs"}
+REPEATS = ("auto, repeats always counted", "auto, repeats never counted")
+SHOWN = {"both + points", "auto", "random + points, same money", "specification"}
+"""Methods on the page; the others are in the document only, but for `REPEATS` in the cases that the text cites."""
 Row = dict[str, Any]
 
 
@@ -41,9 +45,10 @@ def tables(rows: list[Row]) -> str:
         for kind, head in HEADS.items()
         if lines[kind]
     ]
-    known = ("methods", "rankInside", "chances", "waits")
-    rest = [f"- {row['id']}: {_plain(row)}" for row in rows if not any(key in row for key in known)]
-    return "\n\n".join([*shown, *(["\n".join(rest)] if rest else [])])
+    shown[1:1] = ["All methods and budgets: [`ranking.json`](ranking.json)."]
+    return "\n\n".join(
+        [*shown, *(_sentence(row) for row in rows if "rank300" in row or row["id"].startswith("replay"))]
+    )
 
 
 def _targets(rows: dict[str, Row]) -> Iterator[str]:
@@ -83,6 +88,8 @@ def _target(name: str, measured: str, is_met: bool) -> str:
 def _calls(row: Row) -> list[str]:
     case, lines = row["id"].removeprefix("calls "), []
     for name, figures in row["methods"].items():
+        if name not in SHOWN and not (name in REPEATS and case in REPEATED):
+            continue
         shown = f"auto, ended by itself after {row['calls']:.0f} calls" if name == "auto" else name
         gaps = " | ".join(f"{figures[key][0]:+.3f} ± {figures[key][1]:.3f}" for key in ("setToBoth", "misplacedToBoth"))
         lines.append(
@@ -125,8 +132,17 @@ def _waits(row: Row) -> list[str]:
     ]
 
 
-def _plain(row: Row) -> str:
-    return ", ".join(f"{key} {value:g}" for key, value in row.items() if key != "id")
+def _sentence(row: Row) -> str:
+    if "rank300" in row:
+        return (
+            f"Processor time at 300 entries: ranking {row['rank300']:g} s, choosing the next questions "
+            f"{row['step300']:g} s."
+        )
+    return (
+        f"Real verdicts ({row['id'].removeprefix('replay ')}): from eight per entry, the three best by all verdicts "
+        f"were found in {row['right']:.0%} of {row['trials']} draws; stated chance {row['said']:.0%}; by points "
+        f"{row['points']:.0%}."
+    )
 
 
 def page(text: str, figures: dict[str, Any]) -> str:

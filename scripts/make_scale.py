@@ -19,9 +19,10 @@ from typing import Any
 from clara_eval.chain.model import Block, Challenge, ChallengeStatus, PrizeToken
 from clara_eval.config.eval_config import parse_eval_config
 from clara_eval.core.address import Address
+from clara_eval.core.model import FINALIZATION_SECONDS
 from clara_eval.judge.costs.budgets import PriceCard
 from clara_eval.judge.costs.quote import Jury, Size, quote
-from clara_eval.service.due import DEEP_SECONDS, FINALIZATION_DELAY, DueAction, EngineOptions, Memory, due
+from clara_eval.service.due import DEEP_SECONDS, DueAction, EngineOptions, Memory, due
 from clara_eval.service.loop import FINALIZED_AT_ONCE
 
 ROOT = Path(__file__).parents[1]
@@ -152,7 +153,7 @@ class Simulation:
             if not self.posted or self._due(self.posted[0], now) is not DueAction.FINALIZE:
                 break
             one = self.posted.popleft()
-            late = (self._send(now) - one.challenge.score_posted_at - FINALIZATION_DELAY) / 3600
+            late = (self._send(now) - one.challenge.score_posted_at - FINALIZATION_SECONDS) / 3600
             self.result.finalized_late_hours = max(self.result.finalized_late_hours, late)
             self.finalized += 1
 
@@ -227,7 +228,7 @@ def looks_of(assumed: Assumed) -> float:
 def month(challenges: int, assumed: Assumed) -> dict[str, Any]:
     """Return how much of each limited resource so many challenges per month use."""
     one, options = calls_of(assumed), EngineOptions()
-    concurrent = challenges * (assumed.open_days * DAY + FINALIZATION_DELAY) / MONTH
+    concurrent = challenges * (assumed.open_days * DAY + FINALIZATION_SECONDS) / MONTH
     seconds = assumed.evaluation_overhead_seconds + one["calls"] * assumed.answer_seconds / assumed.in_flight
     looks = looks_of(assumed)
     seconds += 2 * assumed.transaction_seconds  # advanceToScoring before it, postScores after it
@@ -291,14 +292,20 @@ def _months(document: dict[str, Any]) -> str:
         f"| {m['challenges']:,} | {m['calls']:,} | {m['callsPerSecond']:.3g} | ${m['usd']:,.0f} "
         f"| {m['concurrent']:,.0f} | {m['workers']:.3g} | {100 * m['walletShare']:.3g} % "
         f"| {100 * m['finalizeShare']:.3g} % | {m['nodeRequestsPerSecond']:.3g} "
-        f"| {m['nodeCallsPerSecond']:.3g} | {m['storeGigabytes']:,.3g} GB |"
+        f"| {m['nodeCallsPerSecond']:.3g} | {_plain(m['storeGigabytes'])} GB |"
         for m in document["months"]
     ]
     one = document["one"]
     note = (
-        f"One challenge: {one['calls']:,} calls and ${one['usd']:.2f} of models, from the same quote that posters see."
+        f"One challenge: {one['calls']:,} calls and ${one['usd']:.2f} of models, by the cost model of `config quote`, "
+        f"for {document['assumed']['looks']} pairs."
     )
     return "\n".join([head, "|" + "---|" * 11, *rows, "", note])
+
+
+def _plain(value: float) -> str:
+    """Return a number with two significant digits, without an exponent."""
+    return f"{float(f'{value:.2g}'):,g}"
 
 
 def _simulated(results: list[dict[str, Any]]) -> str:

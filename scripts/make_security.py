@@ -28,7 +28,7 @@ def table(report: dict[str, Any]) -> str:
     lines = ["| | figure | measured | 95 % | target | trials |", "|---|---|---|---|---|---|"]
     lines += [_row(figure) for figure in report["figures"]]
     missed = ", ".join(f"`{name}`" for name in report["missed"])
-    verdict = f"**Missed:** {missed}." if missed else "Every target is met."
+    verdict = f"**Missed:** {missed}." if missed else "Every target is met with this seed."
     lines += ["", f"{verdict} Seed {report['seed']}, {report['corpus']['payloads']} payloads."]
     for name, other in report.get("otherCorpora", {}).items():
         lines += ["", f"In the same run, the {other['corpus']['payloads']} payloads of `{name}`:", "", *lines[:2]]

@@ -38,6 +38,8 @@ poster and one for each agent, every one with its own key; a client that shows e
 typed by hand; a test runs it again and compares.
 """
 
+PROGRAM = (sys.executable, "-m", "clara_eval")
+
 
 class Scribe:
     """Collects the text of the page."""
@@ -61,7 +63,7 @@ class Person:
         self.client: Client
 
     async def start(self, stack: AsyncExitStack, environment: dict[str, str]) -> None:
-        server = StdioServerParameters(command=sys.executable, args=["-m", "clara_eval", "mcp"], env=environment)
+        server = StdioServerParameters(command=PROGRAM[0], args=[*PROGRAM[1:], "mcp"], env=environment)
         self.client = await stack.enter_async_context(Client(server, elicitation_callback=self.answer))
 
     async def answer(self, context: Any, params: ElicitRequestParams) -> ElicitResult:  # noqa: ARG002
@@ -82,7 +84,7 @@ class Person:
 async def evaluate(environment: dict[str, str], address: str, scribe: Scribe) -> None:
     """Evaluate by command, as the service does after the deadline."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "clara_eval", "evaluate", address,
+        *PROGRAM, "evaluate", address,
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     said, complained = await process.communicate()

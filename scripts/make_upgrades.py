@@ -52,7 +52,7 @@ from clara_eval.store.open import opened_store
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "operations.md"
 BEGIN, END = "<!-- begin rollbacks -->", "<!-- end rollbacks -->"
-HEAD = ["| earlier commit | database | it goes on | this one after it |", "|---|---|---|---|"]
+HEAD = ["| earlier commit | database | posted by the earlier version | posted after the upgrade |", "|---|---|---|---|"]
 LOCAL = 31337
 SECONDS = 400
 QUIET_SECONDS = 10

@@ -333,7 +333,7 @@ async def test_a_page_on_paper_is_dark_on_white_and_whole(browser: Browser, serv
 
 
 async def test_the_drawer_of_a_game(visit: Visit) -> None:
-    """A cell of the matrix opens both verdicts beside the page; Escape closes it and the page is where it was."""
+    """A cell of the matrix opens its verdicts beside the page; Escape closes it and the page is where it was."""
     await visit.go(f"/challenges/{SMALL}")
     drawer = visit.page.locator("#drawer")
     await visit.page.locator(".matrix td.won a").first.click()

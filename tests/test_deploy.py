@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tests.support.scripts import load_script
 
 from clara_eval.config.settings import FROM_FILES, Settings
 from clara_eval.core.version import __version__
@@ -96,15 +96,7 @@ def test_the_container_has_what_the_service_may_need() -> None:
     made_for = re.findall(
         r"--extra (\w+)", (ROOT / "Makefile").read_text(encoding="utf-8").split("requirements-dev.lock \\")[1]
     )
-    other = {
-        "all",
-        "dev",
-        "mcp",
-        "languages",
-        "local",
-        "javascript",
-        "python",
-    }  # in `server`, or of no use without npm's modules
+    other = {"all", "dev", "mcp", "languages", "local"}  # in `server`, or not for the service
     assert set(made_for) == set(project["optional-dependencies"]) - other
     wanted = [
         *project["dependencies"],
@@ -225,11 +217,7 @@ def test_the_commands_in_the_comments_are_shell() -> None:
 
 def test_the_bill_of_materials_names_every_pinned_package() -> None:
     """CycloneDX with version, package URL, hashes and, where the package says one, a licence; the same each time."""
-    spec = importlib.util.spec_from_file_location("make_sbom", ROOT / "scripts" / "make_sbom.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    made = load_script("make_sbom")
     lock = (ROOT / "requirements-server.lock").read_text(encoding="utf-8")
     told = made.sbom(lock)
     assert told == made.sbom(lock)

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import pkgutil
 import re
 import subprocess
 import sys
-from importlib.metadata import version
-from operator import attrgetter
+import tomllib
+from importlib.metadata import requires, version
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from tests.support.scripts import load_script
+
+from clara_eval.actions.evaluate import LEASE_SECONDS
+from clara_eval.actions.operator import ADDRESS_BYTES, CONNECTIONS, FILES, MEMORY_BYTES
+from clara_eval.challenges.model_pool import LEAST_BOUND
+from clara_eval.code.similarity import (
+    MEASURES,
+    MIN_COPY_WINDOWS,
+    MIN_SHARE,
+    PROPERTIES_WIDTH,
+    RENAMED_WIDTH,
+    TOKENS_WIDTH,
+)
+from clara_eval.config.eval_config import Feature, FeatureSchema
+from clara_eval.config.settings import Settings
+from clara_eval.harness import cpython, quickjs
+from clara_eval.harness.model import RunLimits
+from clara_eval.interfaces.serve import REQUEST_SECONDS
+from clara_eval.judge.comparison import MAX_TOKENS
+from clara_eval.judge.costs.quote import THINKING_TOKENS
+from clara_eval.judge.extraction import Subject, extraction_questions
+from clara_eval.judge.reading import THINKING_ROOM, TokenLimits
+from clara_eval.judge.retrying_llm import SLOWEST_TOKENS_PER_SECOND, RetryPolicy
+from clara_eval.submissions.copies import CONTESTED_SECONDS
 
 ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SUBJECT = Subject("0x", "0x", "0x", "full")
 
 
 @pytest.fixture(scope="module")
 def make_docs() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_docs", ROOT / "scripts" / "make_docs.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("make_docs")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +66,7 @@ def masked(text: str) -> str:
 
 
 def test_the_readme_shows_what_the_demo_prints(make_docs: ModuleType, demo: str) -> None:
-    """The demo in the README is the demo's real output."""
+    """The result in the README is the one that the demo prints."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert masked(make_docs.part(readme, "demo")) == masked(demo)
 
@@ -57,13 +79,13 @@ def test_the_pages_name_every_package() -> None:
         assert [name for name in sorted(packages) if f"`{name}`" not in text] == []
 
 
-def test_the_walk_shows_the_kinds_of_entries_a_trace_has(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:
-    """docs/walk.md has every kind of entry of the demo's trace, in its order, and today's rules and prompts."""
+def test_the_example_shows_the_kinds_of_entries_a_trace_has(make_docs: ModuleType, demo: str, trace_dir: Path) -> None:
+    """docs/trace-example.md has every kind of entry of the demo's trace, in its order, and today's rules and prompts."""
     trace = next(trace_dir.glob("*.trace.json"))
     keys = re.compile(r"^### `([a-z]+)", re.MULTILINE)
-    page = (ROOT / "docs" / "walk.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "trace-example.md").read_text(encoding="utf-8")
     assert "Leaderboard" in demo
-    fresh = make_docs.trace_walk(trace)
+    fresh = make_docs.trace_example(trace)
     assert keys.findall(page) == keys.findall(fresh)
     same = re.compile(r'^ "rules": \d+|"sha256": "0x\w{64}",\n  "text": ".*"', re.MULTILINE)
     assert same.findall(page) == same.findall(fresh)
@@ -107,6 +129,65 @@ def test_the_agents_page_names_the_sdk_that_is_installed() -> None:
     assert f"Python SDK {version('mcp')} has none" in page
 
 
+def numbers() -> list[tuple[str, str]]:
+    """Pages, and what they say with the numbers of the program."""
+    limits, tokens, mebi = RunLimits(), TokenLimits(0, 0), 1024**2
+    read = [FeatureSchema(tuple(Feature(f"f{n}", "integer", source="llm") for n in range(count))) for count in (0, 1)]
+    base, one = (extraction_questions(schema, "text", SUBJECT)[0].prompt.max_tokens for schema in read)
+    least = dict(zip(("tokens", "words", "renamed", "again", "statements", "minified"), MEASURES, strict=True))
+    rows = ((f"`tokens` | windows of {TOKENS_WIDTH} tokens", "tokens"), (f"`tokens` (prose) | windows of {TOKENS_WIDTH} words", "words"),
+            (f"`minified` | windows of {PROPERTIES_WIDTH} property names", "minified"))  # fmt: skip
+    needs = (
+        f"{FILES} file descriptors, {MEMORY_BYTES // mebi} MB of memory ({ADDRESS_BYTES // mebi // 1024} GB of address"
+    )
+    times = {4: "four"}[tokens.growth]
+    asked = Settings.model_fields["answer_tokens"].default
+    return [
+        (
+            "guides/harness.md",
+            f"may use {limits.gas:,} gas, or {limits.fuel:,} fuel and {limits.memory_bytes // mebi} MB;",
+        ),
+        (
+            "guides/model.md",
+            f"({MAX_TOKENS} tokens for a comparison; {base}, plus {one - base} per feature, for a reading)",
+        ),
+        ("guides/model.md", f"plus {THINKING_ROOM:,} for a model known to think"),
+        ("guides/model.md", f"{times} times the limit, up to `CLARA_ANSWER_TOKENS` ({asked:,};"),
+        ("guides/model.md", f"lowers it to {LEAST_BOUND:,})"),
+        ("guides/model.md", f"assumes {THINKING_TOKENS:,} tokens of thinking"),
+        ("guides/model.md", f"{RetryPolicy().call_seconds:.0f} seconds per call, longer for a large limit"),
+        ("guides/model.md", f"({SLOWEST_TOKENS_PER_SECOND} tokens per second)"),
+        ("decisions/10-copies.md", f"equal tokens of at least {MIN_COPY_WINDOWS} windows"),
+        ("decisions/10-copies.md", f"finds {100 * MIN_SHARE:.0f} % of one work"),
+        ("decisions/10-copies.md", f"`renamed` | windows of {RENAMED_WIDTH} tokens without chosen names"),
+        ("decisions/10-copies.md", f"Within {CONTESTED_SECONDS} seconds"),
+        *(("decisions/10-copies.md", f"| {row} | {least[kind][1]} |") for row, kind in rows),
+        ("operations.md", f"needs {needs} space) and, on Postgres, {CONNECTIONS} connections."),
+        ("operations.md", f"evaluations of a dead one after {LEASE_SECONDS:.0f} s."),
+        ("operations.md", f"must arrive within {REQUEST_SECONDS:.0f} s"),
+        ("install.md", f"{len(needed('clara-eval'))} packages: demo"),
+        ("install.md", re.findall(r"`npm install [^`]+`", quickjs.REMEDY)[0]),
+        ("install.md", re.findall(r"`npm install [^`]+`", cpython.REMEDY)[0]),
+        ("install.md", PROJECT["build-system"]["requires"][0]),
+    ]
+
+
+def needed(name: str) -> set[str]:
+    """The packages that a plain installation brings, by the declarations of those that are installed."""
+    found: set[str] = set()
+    for text in requires(name) or []:
+        need = Requirement(text)
+        if need.marker is None or need.marker.evaluate({"extra": ""}):
+            found |= {canonicalize_name(need.name), *needed(need.name)}
+    return found
+
+
+@pytest.mark.parametrize(("page", "said"), numbers())
+def test_the_numbers_on_the_pages_are_those_of_the_program(page: str, said: str) -> None:
+    """Limits, sizes and versions that a page names are the constants of the program."""
+    assert said in " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+
+
 def test_links_in_the_pages_lead_somewhere() -> None:
     """Every relative link of the README and the docs names a file that exists."""
     broken = [
@@ -131,26 +212,14 @@ def test_files_that_the_pages_name_exist() -> None:
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-WALK = re.findall(r"^\| \d+ \| `([a-z_.A-Z]+)`", ARCHITECTURE, re.MULTILINE)
+NAMED = sorted(set(re.findall(r"(?<!group )`((?:[a-z_]+\.)+(?!html`|py`|toml`)\w+)`", ARCHITECTURE)))
 RECIPES = re.findall(r"^### \d+\. (.*?)\n\n(.*?)(?=^#|\Z)", ARCHITECTURE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("name", WALK)
-def test_every_function_of_the_walk_exists(name: str) -> None:
-    """The walk of one evaluation names functions that are there, in the order in which the page numbers them."""
-    module, _, rest = name.rpartition(".")
-    if not module.islower():  # a method: its class stands before it
-        module, _, owner = module.rpartition(".")
-        rest = f"{owner}.{rest}"
-    found = importlib.import_module(f"clara_eval.{module}")
-    assert callable(attrgetter(rest)(found))
-
-
-def test_the_walk_is_a_whole_one() -> None:
-    """From the tick to the check of a trace, with every package on the way."""
-    assert len(WALK) >= 15
-    packages = {"service", "actions", "challenges", "config", "submissions", "evaluation", "ranking", "chain"}
-    assert packages <= {name.split(".")[0] for name in WALK}
+@pytest.mark.parametrize("name", NAMED)
+def test_every_name_of_the_architecture_exists(name: str) -> None:
+    """Each function or class that the page names, on the path of an evaluation and in the recipes, is in the package."""
+    assert callable(pkgutil.resolve_name(f"clara_eval.{name}"))
 
 
 def test_there_are_thirteen_recipes() -> None:

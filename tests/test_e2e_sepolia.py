@@ -15,13 +15,16 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode, longest_range
+from tests.support.nursery import Forked, Nursery
 from tests.support.step_worker import expire_leases
 
 from clara_eval.chain.contracts.abi import abi
@@ -111,45 +114,71 @@ def environment(folder: Path, **changes: str) -> dict[str, str]:
     return paths | {"HOME": str(folder), **changes}
 
 
-async def started(url: str, key: str, folder: Path) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        sys.executable, str(SCRIPT), "--state", str(folder),
-        env=environment(folder, CLARA_RPC_URL=url, CLARA_E2E_KEY=key),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A process that runs the script, and the file with all that it says."""
+
+    process: Forked
+    log: Path
+
+    async def ended(self) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        return await asyncio.wait_for(self.process.wait(), 150), self.log.read_text()
 
 
-async def ended(process: asyncio.subprocess.Process) -> str:
-    said, _ = await asyncio.wait_for(process.communicate(), 150)
-    assert process.returncode == 0, said.decode()
-    return said.decode()
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def nursery() -> AsyncIterator[Nursery]:
+    """The process that has loaded everything, of which each run is a fork."""
+    async with Nursery.running() as running:
+        yield running
 
 
-async def killed_at_every_transaction(node: DevNode, limited: FaultyNode, key: str, folder: Path) -> tuple[str, int]:
+async def started(nursery: Nursery, folder: Path, url: str, key: str) -> Run:
+    log = folder / f"{len(nursery.ended)}.log"
+    log.touch()
+    environ = environment(folder, CLARA_RPC_URL=url, CLARA_E2E_KEY=key)
+    return Run(await nursery.fork(environ, log, str(SCRIPT), "--state", str(folder)), log)
+
+
+async def ended(nursery: Nursery, folder: Path, url: str, key: str) -> tuple[int, str]:
+    return await (await started(nursery, folder, url, key)).ended()
+
+
+async def succeeded(nursery: Nursery, folder: Path, url: str, key: str) -> str:
+    code, said = await ended(nursery, folder, url, key)
+    assert code == 0, said
+    return said
+
+
+async def killed_at_every_transaction(
+    nursery: Nursery, node: DevNode, limited: FaultyNode, folder: Path
+) -> tuple[str, int]:
     """SIGKILL whenever the node has taken a new transaction, before the script hears of it; start again until it ends.
 
-    What the last run said, and how often it was killed.
+    A run that only waits for blocks above its post is started again too. Returns what the last run said, and the kills.
     """
     taken: set[str] = set()
-    running: list[asyncio.subprocess.Process] = []
+    running: list[Run] = []
 
     async def kill(body: Any) -> web.Response | None:
         for call in body if isinstance(body, list) else [body]:
             if call["method"] == "eth_sendRawTransaction" and call["params"][0] not in taken:
                 taken.add(call["params"][0])
                 await node.rpc("eth_sendRawTransaction", call["params"][0])
-                running[-1].send_signal(signal.SIGKILL)
+                running[-1].process.send_signal(signal.SIGKILL)
                 return web.Response(status=503)
         return None
 
     limited.fault = kill
     try:
-        for kills in range(40):
-            running.append(await started(limited.url, key, folder))
-            said, _ = await asyncio.wait_for(running[-1].communicate(), 150)
-            if running[-1].returncode != -signal.SIGKILL:
-                assert running[-1].returncode == 0, said.decode()
-                return said.decode(), kills
+        kills = 0
+        for _ in range(40):
+            running.append(await started(nursery, folder, limited.url, node.accounts[1].key))
+            code, said = await running[-1].ended()
+            kills += code == -signal.SIGKILL
+            assert code in (0, -signal.SIGKILL), said
+            if code == 0 and "deep enough" not in said:
+                return said, kills
             await expire_leases(f"sqlite:///{folder}/store.db")
         pytest.fail("it is killed for ever")
     finally:
@@ -165,21 +194,22 @@ async def events_of(node: DevNode, event: str) -> list[Any]:
 
 @pytest.mark.specification("9", "End-to-end test on Base Sepolia")
 @pytest.mark.timeout(600)
-async def test_the_lifecycle_on_base_sepolia_goes_on_over_kills_and_twelve_hours(tmp_path: Path) -> None:
+async def test_the_lifecycle_on_base_sepolia_goes_on_over_kills_and_twelve_hours(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     """Killed at each of its transactions and waiting twice, it ends with one post, a paid winner and a verified trace."""
     async with base_sepolia() as (node, limited), blocks(node):
-        key = node.accounts[1].key
-        said, kills = await killed_at_every_transaction(node, limited, key, tmp_path)
+        said, kills = await killed_at_every_transaction(nursery, node, limited, tmp_path)
         assert "The challenge is open." in said
         assert kills == 4 + 1 + 2 + 2 * 3  # gas for four, test dollars, allow and post, register and submit for each
         assert len(await events_of(node, "SubmissionReceived")) == 3
         await node.move_to(await node.now() + 1000)
         await node.rpc("anvil_mine", 80)
-        said, kills = await killed_at_every_transaction(node, limited, key, tmp_path)
+        said, kills = await killed_at_every_transaction(nursery, node, limited, tmp_path)
         assert "prizes wait 12 hours" in said
         assert kills == 2
         await node.move_to(await node.now() + 12 * 3600 + 1)
-        said, kills = await killed_at_every_transaction(node, limited, key, tmp_path)
+        said, kills = await killed_at_every_transaction(nursery, node, limited, tmp_path)
         assert "done         the whole lifecycle" in said
         assert kills == 2
         told = json.loads((tmp_path / "state.json").read_text())
@@ -189,65 +219,55 @@ async def test_the_lifecycle_on_base_sepolia_goes_on_over_kills_and_twelve_hours
         assert to_address(told["challenge"])
 
 
-async def test_what_a_killed_run_could_not_write_down_is_found_on_chain(tmp_path: Path) -> None:
+async def test_what_a_killed_run_could_not_write_down_is_found_on_chain(nursery: Nursery, tmp_path: Path) -> None:
     """The state is lost after the post and an entry: neither is done twice, and another key is not let in."""
     async with base_sepolia() as (node, limited), blocks(node):
         key = node.accounts[1].key
-        assert "The challenge is open." in await ended(await started(limited.url, key, tmp_path))
+        assert "The challenge is open." in await succeeded(nursery, tmp_path, limited.url, key)
         told = json.loads((tmp_path / "state.json").read_text())
         kept = {name: told[name] for name in ("funded", "deadline")}
         (tmp_path / "state.json").write_text(json.dumps(kept))
-        assert "The challenge is open." in await ended(await started(limited.url, key, tmp_path))
+        assert "The challenge is open." in await succeeded(nursery, tmp_path, limited.url, key)
         again = json.loads((tmp_path / "state.json").read_text())
         assert (again["challenge"], again["entry token_bucket"]) == (told["challenge"], "on chain")
         assert len(await events_of(node, "SubmissionReceived")) == 3
-        code, said = await refused(tmp_path, CLARA_RPC_URL=limited.url, CLARA_E2E_KEY="0x" + "5c" * 32)
+        code, said = await ended(nursery, tmp_path, limited.url, "0x" + "5c" * 32)
         assert code == 2
         assert f"belongs to a run of {told['funded']}" in said
         (tmp_path / "state.json").write_text(json.dumps({"funded": told["funded"], "deadline": 1}))
-        await ended(await started(limited.url, key, tmp_path))  # killed before the post, and started again too late
+        # Killed before the post, and started again too late.
+        await succeeded(nursery, tmp_path, limited.url, key)
         later = json.loads((tmp_path / "state.json").read_text())
         assert later["deadline"] > told["deadline"]
         assert later["challenge"] != told["challenge"]
 
 
-async def test_a_run_that_goes_on_after_the_deadline_without_entries_says_so(tmp_path: Path) -> None:
+async def test_a_run_that_goes_on_after_the_deadline_without_entries_says_so(nursery: Nursery, tmp_path: Path) -> None:
     """Killed right after the post and started again too late: nothing can be scored, and the way out is named."""
     async with base_sepolia() as (node, limited), blocks(node):
         key = node.accounts[1].key
-        process = await started(limited.url, key, tmp_path)
-        assert process.stdout is not None
-        async for line in process.stdout:
-            if line.startswith(b"challenge"):
-                process.send_signal(signal.SIGKILL)
-        await process.wait()
+        run = await started(nursery, tmp_path, limited.url, key)
+        while "\nchallenge" not in run.log.read_text():
+            await asyncio.sleep(0.01)
+            assert run.process.end is None, run.log.read_text()
+        run.process.send_signal(signal.SIGKILL)
+        await run.ended()
         assert await events_of(node, "SubmissionReceived") == []
         await node.move_to(await node.now() + 1000)
-        code, said = await refused(tmp_path, CLARA_RPC_URL=limited.url, CLARA_E2E_KEY=key)
+        code, said = await ended(nursery, tmp_path, limited.url, key)
         assert code == 1
         assert re.search(r"closed with 0 of 3 entries: it cannot be scored\. .* another --state folder", said)
 
 
-async def refused(folder: Path, *words: str, **settings: str) -> tuple[int, str]:
-    """The exit code and what the script says where it cannot run."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(SCRIPT), "--state", str(folder), *words,
-        env=environment(folder, **settings), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    said, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode is not None
-    return process.returncode, said.decode()
-
-
-async def test_a_key_without_ether_and_a_node_of_another_chain_are_told(tmp_path: Path) -> None:
+async def test_a_key_without_ether_and_a_node_of_another_chain_are_told(nursery: Nursery, tmp_path: Path) -> None:
     """The address, what it has, what it needs and where to get it; the chain found and the one wanted."""
     poor = "0x" + "5c" * 32
     async with base_sepolia() as (_, limited):
-        code, said = await refused(tmp_path, CLARA_RPC_URL=limited.url, CLARA_E2E_KEY=poor)
+        code, said = await ended(nursery, tmp_path, limited.url, poor)
     assert code == 2
     assert re.search(r"0x[0-9a-f]{40}, .* has 0\.000000 ETH on base-sepolia; the run needs 0\.\d+ ETH\. Send", said)
     async with Anvil(AnvilOptions(accounts=1)) as other:
-        code, said = await refused(tmp_path, CLARA_RPC_URL=other.rpc_url, CLARA_E2E_KEY=poor)
+        code, said = await ended(nursery, tmp_path, other.rpc_url, poor)
     assert code == 2
     assert "is on chain 31337, but the network's chain id is 84532" in said
     assert not (tmp_path / "state.json").exists()

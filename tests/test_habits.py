@@ -44,14 +44,6 @@ def test_only_app_builds_adapters() -> None:
     assert found == []
 
 
-def test_the_figures_of_the_code_stay_within_their_bounds() -> None:
-    """Packages, lines, fan-out, methods, protocols, type names and dependencies never pass what the script allows."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "figures.py"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
-
-
 def test_only_the_settings_read_the_environment() -> None:
     """No module but settings.py reads os.environ."""
     readers = [
@@ -205,25 +197,6 @@ def test_any_stays_with_the_adapters() -> None:
     }
     assert [name for name in UNTYPED if not _any_in(SRC / name)] == []
     assert sum(found.values()) <= MOST_ANY, sorted(((n, p) for p, n in found.items() if n), reverse=True)[:20]
-
-
-def _recipes() -> list[tuple[str, list[str], list[str]]]:
-    """Each recipe of the page: its title, the files that it makes anew and those that it changes."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    parts = re.split(r"^### \d+\. ", text.partition("## Thirteen changes")[2], flags=re.MULTILINE)[1:]
-    steps = [
-        (part.partition("\n")[0], re.findall(r"^- `([^`]+)`( \(new\))?", part, flags=re.MULTILINE)) for part in parts
-    ]
-    return [(title, [f for f, new in made if new], [f for f, new in made if not new]) for title, made in steps]
-
-
-def test_a_change_touches_few_files_and_real_ones() -> None:
-    """The page has thirteen recipes, none with more than five files, and every file to be changed is there."""
-    recipes = _recipes()
-    assert len(recipes) == 13
-    assert [title for title, made, changed in recipes if not 1 <= len(made) + len(changed) <= 5] == []
-    assert [file for _, _, changed in recipes for file in changed if not (ROOT / file).is_file()] == []
-    assert [file for _, made, _ in recipes for file in made if not (ROOT / file).parent.is_dir()] == []
 
 
 def test_no_test_imports_a_test() -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from bench import model
 from bench.quality import judging, leading, truth
 from bench.quality.answers import KeptAnswers, NotAsked, read_lines
 from bench.quality.reading import question
+from tests.support.scripts import load_script
 from tests.support.verifiers import node_refusals
 
 from clara_eval.actions.calibrate import read_labels
@@ -26,18 +25,9 @@ from clara_eval.judge.port import Answer, Prompt
 ROOT = Path(__file__).parents[1]
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_is_made_from_the_kept_answers() -> None:
     """Making the figures anew from the kept answers, without any model, gives the same page."""
-    made = script("make_quality")
+    made = load_script("make_quality")
     text = made.PAGE.read_text(encoding="utf-8")
     assert made.page(text) == text
 
@@ -150,7 +140,7 @@ def test_the_cost_of_the_judges_bench_is_said_first() -> None:
 
 def test_weights_with_another_sum_are_not_kept(tmp_path: Path) -> None:
     """Parts are joined in their order; a file whose sum is not the wanted one does not reach the cache folder."""
-    weights, parts = script("model_weights"), []
+    weights, parts = load_script("model_weights"), []
     for number, content in enumerate((b"one", b"two")):
         parts.append(tmp_path / f"part{number:02}.bin")
         parts[-1].write_bytes(content)

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from bench.ranking import replay
+from tests.support.scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_ranking", ROOT / "scripts" / "make_ranking.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("make_ranking")
 
 
 def test_the_page_is_written_from_its_document(script: ModuleType) -> None:
-    """Every row of the document is on the page, with its number of trials."""
+    """Each table has every case with its number of trials; further methods and budgets are in the document only."""
     text, told = script.PAGE.read_text(encoding="utf-8"), json.loads(script.FIGURES.read_text(encoding="utf-8"))
     assert told["rows"]
     assert script.page(text, told) == text

@@ -1,7 +1,7 @@
 """Recipes of docs/architecture.md, carried out on a copy of the source: what they promise works.
 
-The copy is the whole package; each recipe adds to it what the page says and nothing else, and the copy's own commands
-are run against a real local chain, or a small program asks its rooms. Without the recipe the same command is refused.
+The copy is the whole package. Each recipe adds only what the page says; then the copy's commands run against a real
+local chain, or a small program calls its functions. Without the recipe the same command is refused.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _crowded(found: Round) -> Iterator[Flag]:
         yield Flag("crowded", "info", f"{len(found.placed)} submissions competed.", evidence={"placed": len(found.placed)})
 
 
-RULES = (*RULES, _crowded)
+FLAG_RULES = (*FLAG_RULES, _crowded)
 """
 
 SECOND_CONTRACT = (
@@ -214,7 +214,7 @@ def document(done: subprocess.CompletedProcess[str]) -> Any:
 async def test_a_judge_provider_is_one_file(
     local_chain: LocalChain, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in `llm/` is enough: CLARA_JUDGES names it, it judges a whole round, and its trace verifies."""
+    """A file in `judge/providers/` is enough: CLARA_JUDGES names it, it judges a round, and the trace verifies."""
     address = await finished_round(local_chain, monkeypatch, judge=None)
     settings = evaluator(local_chain, CLARA_JUDGES="alphabet:latin")
     refused = await command(source, "evaluate", address, "--dry-run", **settings)
@@ -344,7 +344,7 @@ def told(source: Path, program: str) -> dict[str, object]:
 
 
 def test_a_provider_says_its_price_and_its_limit(source: Path) -> None:
-    """One file in llm/ is named in CLARA_JUDGES, built, priced, limited and asked; nothing else is edited."""
+    """One file in `judge/providers/` is found, priced, limited and asked; nothing else is edited."""
     (source / "judge" / "providers" / "first.py").write_text(PRICED_PROVIDER, encoding="utf-8")
     found = told(source, ASK)
     assert (found["winner"], found["spent"], found["most"]) == ("A", 240, 2.0)

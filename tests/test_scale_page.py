@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from tests.support.faulty_node import FaultyNode
+from tests.support.scripts import load_script
 
+from clara_eval.actions.quote import Size, quote_config
 from clara_eval.app import open_app
+from clara_eval.config.eval_config import parse_eval_config
+from clara_eval.config.settings import Settings
 from clara_eval.core.address import to_address
 from clara_eval.devnet.demo.lifecycle import local_settings
 from clara_eval.devnet.demo.round import post_round
@@ -24,13 +26,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def scale() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_scale", ROOT / "scripts" / "make_scale.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_scale"] = module
-    spec.loader.exec_module(module)
-    return module
+    return load_script("make_scale")
 
 
 def test_the_page_is_written_from_its_document(scale: ModuleType) -> None:
@@ -62,6 +58,21 @@ def test_what_is_assumed_of_the_program_is_what_the_program_does(scale: ModuleTy
     assert (scale.EngineOptions, scale.due) == (EngineOptions, due)
     eight = scale.Simulation(scale.Assumed(), 3, 8, 0.0)
     assert eight.places == EngineOptions().global_evaluations == 8 * EngineOptions().worker_evaluations
+
+
+@pytest.mark.parametrize(("dollars", "is_enough"), [("25", False), ("120", True)])
+def test_a_large_round_costs_what_the_page_says(scale: ModuleType, dollars: str, is_enough: bool) -> None:
+    """A thousand entries at the assumed prices: the comparisons, the dollars, and the budget that pays for all."""
+    values = {"CLARA_JUDGES": "openai:one", "OPENAI_API_KEY": "not-a-real-key", "CLARA_PRICES": "openai:one=3/15"}
+    settings = Settings.from_env({**values, "CLARA_BUDGET_PER_CHALLENGE_USD": dollars}, env_file=None)
+    config = parse_eval_config(json.dumps(scale.CONFIG))
+    found = quote_config(config, settings, judges="", size=Size(1000, 0), schedule="auto")
+    assert (found.notes == []) is is_enough
+    if is_enough:
+        said = f"{found.quote.size.looks:,} comparisons and ${(found.quote.models_micro_usd or 0) / 1e6:.0f}"
+        assert (
+            f"takes about {said}, and needs a `CLARA_BUDGET_PER_CHALLENGE_USD` of ${dollars};" in scale.PAGE.read_text()
+        )
 
 
 async def test_a_look_takes_as_many_calls_as_the_page_counts(

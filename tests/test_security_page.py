@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
+
+from tests.support.scripts import load_script
 
 from clara_eval.redteam.mutations import AT_LEAST
 from clara_eval.redteam.run import SECTIONS
@@ -13,18 +13,9 @@ from clara_eval.redteam.run import SECTIONS
 ROOT = Path(__file__).parents[1]
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_security", ROOT / "scripts" / "make_security.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_page_is_the_run_that_is_kept() -> None:
     """The page is written from docs/security.json, word for word."""
-    script = _script()
+    script = load_script("make_security")
     report = json.loads(script.FIGURES.read_text(encoding="utf-8"))
     text = script.PAGE.read_text(encoding="utf-8")
     assert script.page(text, report) == text
@@ -33,7 +24,7 @@ def test_the_page_is_the_run_that_is_kept() -> None:
 
 def test_no_figure_is_left_out() -> None:
     """Every section and every disguise of this program is in the kept run, with the target of today, from enough trials."""
-    report = json.loads(_script().FIGURES.read_text(encoding="utf-8"))
+    report = json.loads(load_script("make_security").FIGURES.read_text(encoding="utf-8"))
     figures = {figure["name"]: figure for figure in report["figures"]}
     assert {figure["section"] for figure in report["figures"]} == set(SECTIONS)
     for way, least in AT_LEAST.items():

@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.support.service import alerts_in
+from tests.support.shell import Shell
 from tests.support.web3_chain import as_web3, web3_of
 
 from clara_eval.devnet.demo.round import post_round, submit_round
@@ -40,17 +41,19 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def served(place: Path, *arguments: str, **environ: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+async def served(
+    place: Path, *arguments: str, command: tuple[str, ...] = COMMAND, **environ: str
+) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
     port = free_port()
     given = {**ENVIRON, "CLARA_DATABASE_URL": f"sqlite:///{place}/served.db", "CLARA_PORT": str(port), **environ}
     process = await asyncio.create_subprocess_exec(
-        *COMMAND, "serve", *arguments, env={**os.environ, **given}, cwd=place, stderr=asyncio.subprocess.PIPE
+        *command, "serve", *arguments, env={**os.environ, **given}, cwd=place, stderr=asyncio.subprocess.PIPE
     )
     try:
         yield f"http://127.0.0.1:{port}", process
     finally:
         if process.returncode is None:
-            process.kill()
+            process.terminate()
         await process.wait()
 
 
@@ -87,7 +90,7 @@ async def test_it_starts_without_a_node_and_leaves_in_order(tmp_path: Path) -> N
 
 
 async def test_workers_with_different_keys_share_a_database(
-    local_chain: LocalChain, postgres_url: str, tmp_path: Path
+    local_chain: LocalChain, postgres_url: str, shell: Shell, tmp_path: Path
 ) -> None:
     """After a change of address a worker of each key runs: every round is posted by its own key, and no alarm rings."""
     keys = [local_chain.evaluator, local_chain.agents[20]]
@@ -105,7 +108,8 @@ async def test_workers_with_different_keys_share_a_database(
         urls: list[str] = []
         for place, one in enumerate(keys):
             (tmp_path / str(place)).mkdir()
-            worker = served(tmp_path / str(place), "--worker-only", CLARA_EVALUATOR_KEY=one.key, **environ)
+            given = {**environ, "CLARA_EVALUATOR_KEY": one.key}
+            worker = served(tmp_path / str(place), "--worker-only", command=(shell.program,), **given)
             urls.append((await stack.enter_async_context(worker))[0])
         for address in rounds:
             contract = local_chain.challenge(address)
@@ -122,15 +126,15 @@ async def test_workers_with_different_keys_share_a_database(
                     assert alerts_in(await found.text()) == set()
 
 
-async def test_a_second_process_on_sqlite_is_told_why(tmp_path: Path) -> None:
+async def test_a_second_process_on_sqlite_is_told_why(shell: Shell, tmp_path: Path) -> None:
     """It ends with code 2 and one sentence, and the first goes on."""
-    async with served(tmp_path, "--api-only") as (url, first):
+    async with served(tmp_path, "--api-only", command=(shell.program,)) as (url, first):
         assert (await answer(f"{url}/healthz"))[0] == 200
         for _ in range(100):
             if (tmp_path / "served.db.lock").exists():
                 break
             await asyncio.sleep(0.1)
-        async with served(tmp_path, "--worker-only") as (_, second):
+        async with served(tmp_path, "--worker-only", command=(shell.program,)) as (_, second):
             assert second.stderr is not None
             said = (await asyncio.wait_for(second.stderr.read(), 90)).decode()
             assert await second.wait() == 2
@@ -150,10 +154,10 @@ async def test_a_second_process_on_sqlite_is_told_why(tmp_path: Path) -> None:
     ],
 )
 async def test_settings_that_cannot_work_end_it_at_once(
-    tmp_path: Path, arguments: tuple[str, ...], environ: dict[str, str], said: str
+    tmp_path: Path, shell: Shell, arguments: tuple[str, ...], environ: dict[str, str], said: str
 ) -> None:
     """Code 2, the setting's name, no traceback."""
-    async with served(tmp_path, *arguments, **environ) as (_, process):
+    async with served(tmp_path, *arguments, command=(shell.program,), **environ) as (_, process):
         assert process.stderr is not None
         text = (await asyncio.wait_for(process.stderr.read(), 90)).decode()
         assert await process.wait() == 2

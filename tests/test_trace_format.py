@@ -5,13 +5,12 @@ Both verifiers hold a trace to it: an unknown, missing or mistyped field or entr
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,21 +21,23 @@ from pydantic import SecretStr
 from tests.support.attested_rounds import signed_round
 from tests.support.engines import RememberingMachine
 from tests.support.executed_rounds import public_round
-from tests.support.forged_trace import Entries, forged
+from tests.support.forged_trace import Entries, forged, sealed
 from tests.support.large_round import archives_challenge, large_lines, lines_of_round, links_challenge
 from tests.support.model_rounds import Dropping, judged, script
 from tests.support.replay import traced
 from tests.support.rounds import opened
 from tests.support.scripted_llm import ScriptedLlm
+from tests.support.scripts import load_script
 from tests.support.signing_endpoint import SigningEndpoint
 from tests.support.verifiers import node_refusals, refusal_of
 
-from clara_eval.challenges.review import DISPUTED_FORM, Disputed, DraftPlace, Objection, objection_message
+from clara_eval.challenges.review import DISPUTED_FORM, Disputed, Objection, objection_message
 from clara_eval.config.eval_config import config_hash
 from clara_eval.core.address import sign_text
 from clara_eval.core.hashing import keccak_hex
 from clara_eval.devnet.demo.round import data_uri, entry
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
+from clara_eval.documents.rest import DraftPlaceRecord
 from clara_eval.evaluation.replay import is_same
 from clara_eval.evaluation.round import RULINGS, EvaluationPlan, Ruling
 from clara_eval.evaluation.trace import read_entries
@@ -66,12 +67,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def by_the_page() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("by_the_page", ROOT / "scripts" / "by_the_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("by_the_page")
 
 
 def named_fields() -> Fields:
@@ -150,7 +146,7 @@ async def model_trace(chain: LocalChain, place: Path) -> list[str]:
         message = objection_message(31337, address, draft, "rejected", "It is mine.")
         signature = sign_text(SecretStr(chain.agents[0].key), message)
         objection = Objection(who, "rejected", "It is mine.", signature)
-        disputed = Disputed(draft, 1, (DraftPlace(who, 1, 0, "rejected"),), (objection,))
+        disputed = Disputed(draft, 1, (DraftPlaceRecord(who, 1, 0, "rejected"),), (objection,))
         await app.store.add_entry(f"31337:{address}", "disputed", DISPUTED_FORM.text(disputed))
         await judged(app, address, voices, in_turn=True)
         whole = "".join([part async for part in stream_trace(app.store, 31337, address)])
@@ -178,8 +174,10 @@ class Traces:
     lines: dict[str, list[str]]
     quotes: Quotes
 
-    def bodies(self, name: str) -> Entries:
-        return {entry.key: entry.body for entry in read_entries(self.lines[name])}
+    @cached_property
+    def bodies(self) -> dict[str, Entries]:
+        """By trace, its entries."""
+        return {name: {entry.key: entry.body for entry in read_entries(lines)} for name, lines in self.lines.items()}
 
 
 def _other_machine(bodies: Entries) -> None:
@@ -214,7 +212,7 @@ def test_the_page_names_every_field_and_its_arithmetic_holds(traces: Traces, by_
     named = named_fields()
     seen: dict[str, set[str]] = {kind: set() for kind in named}
     for name in traces.lines:
-        bodies = traces.bodies(name)
+        bodies = traces.bodies[name]
         for key, body in bodies.items():
             kind = key.split("/")[0]
             assert kind in named, f"The page has no entry {kind}."
@@ -290,7 +288,7 @@ class Mutant:
     """Of the changed entry."""
 
     def lines(self, traces: Traces) -> list[str]:
-        return forged(traces.lines[self.of], lambda bodies: bodies.update({self.key: self.body}))
+        return sealed({**traces.bodies[self.of], self.key: self.body})
 
 
 def places(value: Any, named: dict[str, str], path: str = "", way: tuple[Any, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -330,7 +328,7 @@ def mutants(traces: Traces) -> Iterator[Mutant]:
     """Every field of the page once: missing, of another type, and with an unknown one beside it."""
     named, seen, around = named_fields(), set[tuple[str, str]](), set[tuple[str, str]]()
     for of in traces.lines:
-        for key, body in traces.bodies(of).items():
+        for key, body in traces.bodies[of].items():
             kind = key.split("/")[0]
             for path, way in places(body, named[kind]):
                 if path not in named[kind] or (kind, path) in seen:
@@ -367,7 +365,7 @@ async def is_refused(mutant: Mutant, lines: list[str], traces: Traces, machine: 
     """By our own verifier; what it compares with a walk's own result is compared here with the honest entry."""
     if mutant.key.split("/")[0] in EVIDENCE:
         return bool(await refusal_of(lines, machine, traces.quotes))
-    return not is_same(mutant.key, mutant.body, traces.bodies(mutant.of)[mutant.key])
+    return not is_same(mutant.key, mutant.body, traces.bodies[mutant.of][mutant.key])
 
 
 @pytest.mark.xdist_group("traces")

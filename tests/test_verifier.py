@@ -215,7 +215,8 @@ FORGERIES: dict[str, Change] = {
 def demo_trace(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The trace of a fresh demo."""
     place = tmp_path_factory.mktemp("demo")
-    subprocess.run([shell.program, "demo", "--json"], cwd=place, capture_output=True, timeout=170, check=True)
+    done = subprocess.run([shell.program, "demo", "--json"], cwd=place, capture_output=True, timeout=170, check=True)
+    assert json.loads(done.stdout)["verified"]
     return next((place / "var" / "traces").glob("*.trace.json")).read_text(encoding="utf-8").splitlines(keepends=True)
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def document(spell: dict[str, Spell] | None = None, *, of: list[tuple[str, Any]]
     return "".join(render(lines, previous))
 
 
+@cache
 def honest() -> list[tuple[str, Any]]:
     """Keys and bodies of a small round by rules; its header has text that is escaped in several ways."""
     found = [(entry.key, entry.body) for entry in read_entries(large_lines(4))]

@@ -3,13 +3,20 @@ import { createHash } from "node:crypto";
 function inverted(m) {
   // of a positive definite matrix
   const n = m.length,
-    a = m.map((row, i) => Float64Array.from({ length: 2 * n }, (_, j) => (j < n ? row[j] : +(j - n === i))));
+    a = m.map((row, i) => {
+      const both = new Float64Array(2 * n);
+      both.set(row);
+      both[n + i] = 1;
+      return both;
+    });
   for (let i = 0; i < n; i++) {
-    const pivot = a[i][i];
-    for (let j = i; j < 2 * n; j++) a[i][j] /= pivot;
+    const from = a[i],
+      pivot = from[i];
+    for (let j = i; j <= n + i; j++) from[j] /= pivot; // beyond are zeros
     for (let k = 0; k < n; k++) {
-      const f = a[k][i];
-      if (k !== i && f) for (let j = i; j < 2 * n; j++) a[k][j] -= f * a[i][j];
+      const to = a[k],
+        f = to[i];
+      if (k !== i && f) for (let j = i; j <= n + i; j++) to[j] -= f * from[j];
     }
   }
   return a.map((row) => row.slice(n));
@@ -37,15 +44,13 @@ export function fit(results, size, isOrder) {
         H = at.map((_, k) => Float64Array.from(at, (_, l) => (k === l ? prior(k) : 0)));
       p = results.map(([a, b, j]) => 1 / (1 + Math.exp(at[b] - at[a] - at[size + j])));
       results.forEach(([a, b, j, half], i) => {
-        const x = [
-            [a, 1],
-            [b, -1],
-            [size + j, 1],
-          ],
+        const who = [a, b, size + j],
           bend = w[i] * p[i] * (1 - p[i]);
-        for (const [k, e] of x) {
-          slope[k] += e * w[i] * (half / 2 - p[i]);
-          for (const [l, f] of x) H[k][l] += e * f * bend;
+        for (let k = 0; k < 3; k++) {
+          const e = k === 1 ? -1 : 1,
+            row = H[who[k]];
+          slope[who[k]] += e * w[i] * (half / 2 - p[i]);
+          for (let l = 0; l < 3; l++) row[who[l]] += e * (l === 1 ? -1 : 1) * bend;
         }
       });
       C = inverted(H);

@@ -6,7 +6,7 @@ import sha3 from "js-sha3";
 import { isArchive, kindsOf, texts, unpack } from "./archive.mjs";
 import { drawn, fit } from "./model.mjs";
 const ZERO = "0x" + "0".repeat(64),
-  RULES = 11,
+  RULES = 12,
   K = 32;
 const sha256 = (data) => "0x" + createHash("sha256").update(data).digest("hex"),
   keccak = (data) => "0x" + sha3.keccak256(data),
@@ -319,7 +319,7 @@ const SHAPES = Object.fromEntries(
     accepted: `${RECEIVED} keccak:h sha256:h hashKind:=content|uri pinned:b language:s? files[].path:s files[].bytes:i files[].sha256:h files[].kind:=code|text|binary|omitted`,
     refused: `${RECEIVED} code:s reason:s`,
     rejected: "[].account:a [].code:s [].reason:s [].isOutage:b",
-    similar: "[].earlier:a [].later:a [].kind:=tokens|prose|renamed|statements|minified [].share:n [].contested:b",
+    similar: "[].earlier:a [].later:a [].kind:=tokens|renamed|statements|minified [].share:n [].contested:b",
     families: "*:a",
     execution: "harness:s language:s? reason:s hidden:b reveal:e? machine.*:snb",
     executed:

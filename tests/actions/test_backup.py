@@ -7,7 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
-from tests.support.service import due_round, settings_of, turning
+from tests.support.rounds import closed_round
+from tests.support.service import settings_of, turning
 
 from clara_eval.actions.operator import back_up
 from clara_eval.core.errors import BadInput, ConfigError, NotFound
@@ -61,13 +62,13 @@ def restore(folder: Path) -> None:
 
 async def test_a_restored_service_goes_on_and_posts_once(local_chain: LocalChain, tmp_path: Path) -> None:
     """From a backup taken while a round ran, the posted round is recognised and the next one is evaluated."""
-    first, settings = await due_round(local_chain), settings_of(local_chain, tmp_path)
+    first, settings = await closed_round(local_chain), settings_of(local_chain, tmp_path)
     async with turning(settings) as world:
         await world.engine.requests.request(first)
         back_up(settings.database_url, tmp_path / "backup")
         posted = await world.until(first, "complete")
     restore(tmp_path)
-    second = await due_round(local_chain)
+    second = await closed_round(local_chain)
     async with turning(settings) as world:
         assert (await world.until(first, "complete"))["postedBy"] == posted["postedBy"] == "evaluator"
         assert (await world.until(second, "complete"))["postedBy"] == "evaluator"

@@ -177,7 +177,7 @@ def test_verdicts_that_hold_in_both_orders_carry_the_guarantee() -> None:
     assert why_not_alone(("a",), (found,), "known", chance=0.95) is None
     refused = why_not_alone(("a",), (found,), "known", chance=0.6) or ""
     assert "60% alone" in refused
-    assert "(70% of pairs) at most 15% are wrong by people, by 90%" in refused
+    assert "(70% of pairs), people contradict at most 15% (confidence 90%)" in refused
     few = replace(found, alone=None)
     assert why_not_alone(("a",), (few,), "known", chance=0.6) is None
     assert "show no chance" in (why_not_alone(("a",), (few,), "required", chance=0.99) or "")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode
+from tests.support.rounds import closed_round
 from tests.support.statuses import read_status
 from tests.support.web3_chain import as_web3
 
@@ -31,7 +32,7 @@ from clara_eval.core.errors import (
     Unscorable,
 )
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.demo.round import post_round, submit_round
+from clara_eval.devnet.demo.round import post_round
 from clara_eval.devnet.local_chain import (
     HOUR,
     USDC,
@@ -46,13 +47,6 @@ from clara_eval.interfaces import python as public
 from clara_eval.store.leases import Busy, evaluation_lease
 
 PACE = SendTimeouts(poll_seconds=0.02)
-
-
-async def closed_round(chain: LocalChain, **terms: Any) -> Address:
-    address = await post_round(chain, **terms)
-    await submit_round(chain, address)
-    await chain.move_time(HOUR + 1)
-    return address
 
 
 def settings_of(chain: LocalChain, place: Path, **changes: Any) -> Settings:
@@ -81,7 +75,7 @@ async def test_two_never_evaluate_one_challenge_at_once(local_chain: LocalChain,
         assert await app.store.take_lease(lease, "service:2", 1), "the lease is given back"
 
 
-async def test_the_minimum_prize_holds_for_every_door(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_the_minimum_prize_holds_for_every_interface(local_chain: LocalChain, tmp_path: Path) -> None:
     """Under the minimum nothing is read or sent, also where a person asks; the status says why and until when."""
     address = await closed_round(local_chain)
     settings = settings_of(local_chain, tmp_path, min_prize_usd=501.0)

@@ -111,7 +111,7 @@ async def test_a_hackathon_is_killed_three_times_and_paid_once(shell: Shell, tmp
 
         async def started() -> asyncio.subprocess.Process:
             pipe = asyncio.subprocess.PIPE
-            command = [sys.executable, "-m", "clara_eval", *words]
+            command = [shell.program, *words]
             return await asyncio.create_subprocess_exec(
                 *command, cwd=tmp_path, env=environment, stdout=pipe, stderr=pipe
             )
@@ -123,8 +123,9 @@ async def test_a_hackathon_is_killed_three_times_and_paid_once(shell: Shell, tmp
                 assert process.returncode is None, (await process.communicate())[1]
                 await asyncio.sleep(0.05)
             await asyncio.sleep(1)  # what was delivered is saved
-            process.kill()
+            process.send_signal(signal.SIGUSR1)
             await process.communicate()
+            assert process.returncode == 128 + signal.SIGKILL
         await endpoint.let(float("inf"))
         process = await started()
         told, progress = await process.communicate()

@@ -17,6 +17,7 @@ from tests.support.fake_endpoint import FakeEndpoint, Fault, Seen
 from tests.support.forged_trace import Change, Entries, forged
 from tests.support.model_rounds import CONFIG, model_round
 from tests.support.objections import by_node
+from tests.support.rounds import closed_round
 from tests.support.scripted_judge import scripted_words
 from tests.support.statuses import read_status
 from tests.support.step_worker import KILLED, PACE, StepWorkers
@@ -27,9 +28,9 @@ from clara_eval.actions.objections import object_to_draft, read_draft
 from clara_eval.actions.review import approve
 from clara_eval.app import App, open_app, open_caller
 from clara_eval.challenges.replay import check_trace
-from clara_eval.challenges.review import AnnouncedDraft, objection_message, raised
+from clara_eval.challenges.review import AnnouncedDraft, objection_message, read_objections
 from clara_eval.challenges.review import check_recorded as checked_objections
-from clara_eval.core.address import ORDER, Address, sign_text
+from clara_eval.core.address import CURVE_ORDER, Address, sign_text
 from clara_eval.core.errors import (
     BadInput,
     BadTrace,
@@ -38,7 +39,6 @@ from clara_eval.core.errors import (
     Temporary,
 )
 from clara_eval.devnet.demo.lifecycle import local_settings
-from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 from clara_eval.evaluation.round import RULINGS
 from clara_eval.evaluation.trace import Journal, read_entries
@@ -52,13 +52,6 @@ WINDOW = 6 * HOUR
 CHAIN = 31337
 MEASURED = {**CONFIG, "features": ["max_complexity", "max_nesting", "tests"]}
 """Nothing has to be read: models only compare."""
-
-
-async def closed_round(chain: LocalChain) -> Address:
-    address = await post_round(chain)
-    await submit_round(chain, address)
-    await chain.move_time(HOUR + 1)
-    return address
 
 
 def settings_of(chain: LocalChain, place: Path, **changes: Any) -> Any:
@@ -91,7 +84,7 @@ HIDDEN = "It is mine.\u202e<script>"
 def turned_s(signature: str) -> str:
     """The same signature with the higher s: anybody can make it, and it recovers to the same address."""
     s, v = int(signature[66:130], 16), int(signature[130:], 16)
-    return f"{signature[:66]}{ORDER - s:064x}{55 - v:02x}"
+    return f"{signature[:66]}{CURVE_ORDER - s:064x}{55 - v:02x}"
 
 
 def compact(signature: str) -> str:
@@ -351,7 +344,7 @@ async def test_objecting_by_tool_calls_and_attacks_on_it(local_chain: LocalChain
             async with open_caller(mine, store=app.store) as near, Client(build_server(near)) as tools:
                 answer = await tools.call_tool("challenge_object", {**words, "confirm": confirm})
             assert (answer.structured_content or {}).get("outcome") == outcome, said(answer)
-        kept = await raised(Journal(app.store, f"{CHAIN}:{address}"), draft.digest)
+        kept = await read_objections(Journal(app.store, f"{CHAIN}:{address}"), draft.digest)
     assert {one.submitter for one in kept} == {second, third}
     assert {(one.about, one.reason) for one in kept} == {(f"game:{first}", "Look <b>again</b>.")}
 

@@ -138,7 +138,7 @@ async def test_an_outage_does_not_hold_the_post(local_chain: LocalChain, tmp_pat
             assert await by_node(tmp_path, lines) == 0
     assert [(r.code, r.is_outage) for r in checked.result.rejected] == [("unreachable", True)]
     assert [(r.kind, r.by, r.at) for r in checked.result.rulings] == [("default", "the clock", waiting.review.posts_at)]
-    assert any("nobody decided" in point for point in checked.not_proven)
+    assert any("no person reviewed" in point for point in checked.not_proven)
 
 
 async def test_a_person_may_post_without_the_missing_entry(local_chain: LocalChain, tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ async def test_killed_at_each_step_of_pinning_nothing_is_lost(
 async def test_an_address_and_a_node_are_enough_to_verify(
     local_chain: LocalChain, tmp_path: Path, node: LocalIpfsNode
 ) -> None:
-    """The digest comes from the chain, the trace from whoever has exactly that: store, IPFS by feedback, or a file."""
+    """The digest comes from the chain; the trace from the store, IPFS or a file that has this digest."""
     address, settings = await closed_round(local_chain), settings_of(local_chain, tmp_path, node)
     agents = to_checksum_address(local_chain.deployment.identity_registry)
     registry = await create(local_chain.node, "ReputationRegistry", agents)

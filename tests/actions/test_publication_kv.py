@@ -352,7 +352,9 @@ async def test_a_place_that_never_answers_keeps_no_other_waiting(
         report = await run_tick(
             app, Alerts(metrics), metrics, nobody, options=EngineOptions(publish_seconds=2 * SHARE_SECONDS)
         )
-        late = f"{first}: not published at ipfs: ipfs did not take everything in time. It goes on at the next tick."
+        late = (
+            f"{first}: not published at ipfs: ipfs did not take everything in time. It is tried again at the next tick."
+        )
         assert [one for one in report.problems if "not published" in one] == [late]
         assert {status_key(first), status_key(second)} <= set(kv.values)
         assert b'clara_alerts_total{alert="PublicationFailing"} 1.0' in metrics.render()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.agents import RULES_CONFIG
@@ -41,8 +43,21 @@ def test_what_a_reader_is_mostly_wrong_about_is_said() -> None:
     settings = Settings.from_env({}, env_file=None)
     size = Size(4, 0, 1000)
     told = quote_config(read, settings, judges="local:smollm2", size=size, schedule="auto")
-    assert [note for note in told.notes if "mostly wrong about mean_speed" in note]
+    assert [note for note in told.notes if "often misread mean_speed" in note]
     assert quote_config(RULES, settings, judges="local:smollm2", size=size, schedule="auto").notes == []
+
+
+def test_a_budget_that_pays_too_little_is_said() -> None:
+    """With the default budget, 700 entries get fewer comparisons and 1,000 would be deferred; 25 get all."""
+    settings = judged_by(NAMES[0], price="8/40")
+    notes = {
+        entries: quote_config(MODEL, settings, judges="", size=Size(entries, 0), schedule="auto").notes
+        for entries in (25, 700, 1000)
+    }
+    named = r"CLARA_BUDGET_PER_CHALLENGE_USD \(\$25\.00\)"
+    assert [len(found) for found in notes.values()] == [0, 1, 1]
+    assert re.fullmatch(rf"{named} pays for [\d,]+ of about 8,050 comparisons\.", notes[700][0])
+    assert re.fullmatch(rf"{named} does not pay for 1,000 entries: the round would be deferred\.", notes[1000][0])
 
 
 def test_judges_in_turn_are_quoted_as_they_are_asked() -> None:

@@ -18,7 +18,7 @@ from tests.support.step_worker import PACE
 from tests.support.verified import verify_trace
 from typer.testing import CliRunner
 
-from clara_eval.actions.calibrate import Foreseen, draw, rejudge
+from clara_eval.actions.calibrate import CostEstimate, draw, rejudge
 from clara_eval.actions.evaluate import evaluate
 from clara_eval.app import open_app
 from clara_eval.challenges.replay import Checked
@@ -55,12 +55,12 @@ async def test_comparisons_are_asked_again_and_the_disagreement_is_told(
     settings = local_settings(local_chain, tmp_path / "store.db", tmp_path)
     async with open_app(settings, pace=PACE) as app:
         await evaluate(app, address)
-    rpc, told = local_chain.rpc_url, list[Foreseen]()
+    rpc, told = local_chain.rpc_url, list[CostEstimate]()
     checked = await verify_trace(address, settings, rpc=rpc)
     with pytest.raises(Temporary, match="No node has block"):
-        await rejudge(checked, settings, judge="rules", wanted=1, rpc=rpc, foreseen=told.append)
+        await rejudge(checked, settings, judge="rules", wanted=1, rpc=rpc, on_estimate=told.append)
     await local_chain.mine()
-    same = await rejudge(checked, settings, judge="rules", wanted=12, rpc=rpc, foreseen=told.append)
+    same = await rejudge(checked, settings, judge="rules", wanted=12, rpc=rpc, on_estimate=told.append)
     assert (same.drawn, same.otherwise, same.unanswered) == (12, (), 0)
     assert same.disagreement.high is not None
     assert 0.2 < same.disagreement.high < 0.3, "twelve that agree leave a quarter open"
@@ -70,11 +70,11 @@ async def test_comparisons_are_asked_again_and_the_disagreement_is_told(
         priced = settings.model_copy(update={"prices": f"{judge}=1/2"})
         asked: list[int] = []
 
-        def foreseen(cost: Foreseen) -> None:
+        def on_estimate(cost: CostEstimate) -> None:
             asked.append(endpoint.paid)
             told.append(cost)
 
-        model = await rejudge(checked, priced, judge=judge, wanted=12, rpc=rpc, foreseen=foreseen)
+        model = await rejudge(checked, priced, judge=judge, wanted=12, rpc=rpc, on_estimate=on_estimate)
         assert asked == [0], "the cost is told before anything is asked"
         assert told[-1].calls == 12
         assert (told[-1].micro_usd or 0) > 0
@@ -86,7 +86,7 @@ async def test_comparisons_are_asked_again_and_the_disagreement_is_told(
     await _sampled_in_a_large_round(checked, rpc, settings.database_url)
     assert model.disagreement.value == pytest.approx(len(model.otherwise) / (12 - model.unanswered), abs=1e-6)
     with pytest.raises(BadInput, match="block after the post"):
-        await rejudge(checked, settings, judge="rules", wanted=1, rpc=None, foreseen=told.append)
+        await rejudge(checked, settings, judge="rules", wanted=1, rpc=None, on_estimate=told.append)
 
 
 async def _asked_in_a_shell(address: Address, settings: Settings, judge: str, rpc: str, endpoint: FakeEndpoint) -> None:
@@ -97,7 +97,7 @@ async def _asked_in_a_shell(address: Address, settings: Settings, judge: str, rp
     words, paid = ["verify", address, "--rpc", rpc, "--rejudge", "30", "--judge", judge], endpoint.paid
     refused = await asyncio.to_thread(CliRunner().invoke, command, words, env=environment)
     assert (str(refused.exception), endpoint.paid) == (
-        "Nothing was asked: nobody said yes. Add --yes to accept the cost.",
+        "Nothing was asked: there is no terminal to confirm the cost. Add --yes to accept it.",
         paid,
     )
     assert all(said in refused.output for said in ("every entry holds", "30 times, for about $")), refused.output
@@ -126,6 +126,6 @@ async def _sampled_in_a_large_round(checked: Checked, rpc: str, database: str) -
     counted = Counted(RulesJudge(checked.result.schema), vectors, table)
     large = replace(checked, result=replace(checked.result, comparisons=counted))
     elsewhere = Settings.from_env({"CLARA_NETWORK": "base", "CLARA_DATABASE_URL": database})
-    found = await rejudge(large, elsewhere, judge="rules", wanted=7, rpc=rpc, foreseen=lambda _cost: None)
+    found = await rejudge(large, elsewhere, judge="rules", wanted=7, rpc=rpc, on_estimate=lambda _cost: None)
     assert (found.decided, found.drawn, found.otherwise) == (len(pairs), 7, ())
     assert list(counted.made) == draw(found.seed, len(pairs), 7)

@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.service import PACE, due_round, settings_of, turning
+from tests.support.rounds import closed_round
+from tests.support.service import PACE, settings_of, turning
 
 from clara_eval.actions.operator import CONNECTIONS, check_resources
 from clara_eval.app import open_app
@@ -46,7 +47,7 @@ async def test_a_service_stays_within_the_connections_it_names(
 ) -> None:
     """During a round on Postgres there are never more connections than the check says."""
     settings, most = settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=postgres_url), 0
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     ours = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     async with open_app(settings, pace=PACE) as watcher:
 

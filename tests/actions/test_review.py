@@ -49,7 +49,7 @@ async def ruled(app: App, done: Evaluation, decree: Decree) -> Evaluation:
     return again
 
 
-async def test_a_ruling_is_walked_and_stands_in_the_trace(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_ruling_is_followed_and_stands_in_the_trace(local_chain: LocalChain, tmp_path: Path) -> None:
     """The excluded entry is out and a copy made original is in; both rulings stand in the trace, and the new result
     waits for its own approval, by its own digest.
     """

@@ -38,7 +38,7 @@ from clara_eval.chain.transaction import ContractCall, StoredTransaction, evalua
 from clara_eval.chain.wallet import RemoteSigner, Wallet
 from clara_eval.challenges.calls import publish
 from clara_eval.core.errors import Stalled, Temporary
-from clara_eval.devnet.local_chain import local_chain as fresh_chain
+from clara_eval.devnet.local_chain import LocalChain
 from clara_eval.store.sql_store import SqlStore
 from clara_eval.store.sqlite import SqliteStore
 
@@ -46,10 +46,9 @@ Way = Literal["lie", "reorg"]
 
 
 @asynccontextmanager
-async def miscounted(folder: Path, **more: Any) -> AsyncIterator[tuple[World, MiscountingNode]]:
+async def miscounted(chain: LocalChain, folder: Path, **more: Any) -> AsyncIterator[tuple[World, MiscountingNode]]:
     """A world whose only node counts as it is told."""
     async with (
-        fresh_chain() as chain,
         MiscountingNode(chain.rpc_url) as node,
         world(chain, folder, urls=[node.url], **more) as w,
     ):
@@ -137,11 +136,11 @@ async def all_posted(w: World, challenges: Sequence[Challenge], receipts: Sequen
     assert await w.sender.find_gap() is None
 
 
-@pytest.mark.parametrize("gap", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("gap", [1, 5])
 @pytest.mark.parametrize("way", ["lie", "reorg"])
-async def test_a_gap_at_rest_is_filled(tmp_path: Path, way: Way, gap: int) -> None:
+async def test_a_gap_at_rest_is_filled(local_chain: LocalChain, tmp_path: Path, way: Way, gap: int) -> None:
     """Signed with a nonce too high and not sent: after a restart this round and two others are each posted once."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         challenges = await more_rounds(w, 2)
         true = await w.account.next_nonce()
         await begin(w, node, way, gap)
@@ -151,11 +150,13 @@ async def test_a_gap_at_rest_is_filled(tmp_path: Path, way: Way, gap: int) -> No
         await all_posted(w, challenges, receipts, gap)
 
 
-@pytest.mark.parametrize("gap", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("gap", [1, 5])
 @pytest.mark.parametrize("way", ["lie", "reorg"])
-async def test_a_gap_between_rehearsal_and_broadcast_is_filled(tmp_path: Path, way: Way, gap: int) -> None:
+async def test_a_gap_between_rehearsal_and_broadcast_is_filled(
+    local_chain: LocalChain, tmp_path: Path, way: Way, gap: int
+) -> None:
     """The nonce goes wrong after the rehearsal and is right again at the broadcast: all rounds are each posted once."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         challenges = await more_rounds(w, 2)
         words: list[str] = []
         first: Any = Hooked(w.account, lambda: begin(w, node, way, gap), lambda: end(w, node, way, gap))
@@ -173,9 +174,11 @@ async def test_a_gap_between_rehearsal_and_broadcast_is_filled(tmp_path: Path, w
 
 
 @pytest.mark.parametrize("gap", [1, 5])
-async def test_a_reorg_that_takes_a_post_and_what_was_before_it(tmp_path: Path, gap: int) -> None:
+async def test_a_reorg_that_takes_a_post_and_what_was_before_it(
+    local_chain: LocalChain, tmp_path: Path, gap: int
+) -> None:
     """A post that was mined after foreign transactions vanishes with them: the same bytes land once more."""
-    async with miscounted(tmp_path) as (w, _node):
+    async with miscounted(local_chain, tmp_path) as (w, _node):
         for _ in range(gap):
             await foreign_transaction(w)
         first = await w.post()
@@ -187,9 +190,11 @@ async def test_a_reorg_that_takes_a_post_and_what_was_before_it(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_killed_at_every_step_of_filling_it_posts_once(tmp_path: Path, after: bool) -> None:
+async def test_killed_at_every_step_of_filling_it_posts_once(
+    local_chain: LocalChain, tmp_path: Path, after: bool
+) -> None:
     """Before or after whichever step the process dies, the restart fills the same nonces and posts once."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         deaths = 0
         for step in range(1, 150, 2):
             snapshot = await w.local.snapshot()
@@ -214,9 +219,9 @@ async def test_killed_at_every_step_of_filling_it_posts_once(tmp_path: Path, aft
 
 
 @pytest.mark.parametrize("last_step", ["prepare", "save_transaction", "broadcast"])
-async def test_a_real_process_is_killed_while_it_fills(tmp_path: Path, last_step: str) -> None:
+async def test_a_real_process_is_killed_while_it_fills(local_chain: LocalChain, tmp_path: Path, last_step: str) -> None:
     """SIGKILL right after a filling is signed, recorded or sent: the next process fills the same nonces and posts."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 3
         await sign_and_die(w)
         node.extra = 0
@@ -226,9 +231,9 @@ async def test_a_real_process_is_killed_while_it_fills(tmp_path: Path, last_step
         await all_posted(w, [w.challenge], [receipt], 3)
 
 
-async def test_two_machines_without_a_common_store_close_a_gap(tmp_path: Path) -> None:
+async def test_two_machines_without_a_common_store_close_a_gap(local_chain: LocalChain, tmp_path: Path) -> None:
     """One has signed two nonces too high, the other knows nothing of it: both rounds are posted once."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         mine, theirs = await more_rounds(w, 1)
         node.extra = 2
         await sign_and_die(w)
@@ -241,9 +246,9 @@ async def test_two_machines_without_a_common_store_close_a_gap(tmp_path: Path) -
         assert await count_posts(w, [mine, theirs]) == [1, 1]
 
 
-async def test_one_wrong_answer_makes_no_gap(tmp_path: Path) -> None:
+async def test_one_wrong_answer_makes_no_gap(local_chain: LocalChain, tmp_path: Path) -> None:
     """A count that is wrong once, too high or too low, is asked again before a nonce is chosen."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         challenges = await more_rounds(w, 1)
         for _ in range(5):
             await foreign_transaction(w)
@@ -258,9 +263,11 @@ async def test_one_wrong_answer_makes_no_gap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("extra", [4, -4])
 @pytest.mark.parametrize("honest", [1, 2])
-async def test_one_node_of_several_that_miscounts_is_outvoted(tmp_path: Path, extra: int, honest: int) -> None:
+async def test_one_node_of_several_that_miscounts_is_outvoted(
+    local_chain: LocalChain, tmp_path: Path, extra: int, honest: int
+) -> None:
     """Beside honest nodes a wrong count chooses no nonce; of two that differ the lower is taken, which harms nothing."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         for _ in range(5):
             await foreign_transaction(w)
         true, node.extra = await w.account.next_nonce(), extra
@@ -273,9 +280,9 @@ async def test_one_node_of_several_that_miscounts_is_outvoted(tmp_path: Path, ex
             assert await w.account.next_nonce() == true + 1
 
 
-async def test_a_count_that_is_too_low_is_no_gap(tmp_path: Path) -> None:
+async def test_a_count_that_is_too_low_is_no_gap(local_chain: LocalChain, tmp_path: Path) -> None:
     """If a transaction of ours is mined behind what seems to be missing, the count is wrong and nothing is filled."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         challenges = await more_rounds(w, 1)
         await foreign_transaction(w)
         assert (await w.post()).outcome is SendOutcome.CONFIRMED
@@ -287,9 +294,9 @@ async def test_a_count_that_is_too_low_is_no_gap(tmp_path: Path) -> None:
         assert len(await signed(w)) == 2
 
 
-async def test_what_is_still_pending_has_not_lost_its_nonce(tmp_path: Path) -> None:
+async def test_what_is_still_pending_has_not_lost_its_nonce(local_chain: LocalChain, tmp_path: Path) -> None:
     """A count so high that our nonce seems used does not make a second signature while ours waits in the pool."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         await w.rpc("evm_setAutomine", False)
         assert (await w.post()).outcome is SendOutcome.UNKNOWN
         node.extra = 5
@@ -305,9 +312,9 @@ async def test_what_is_still_pending_has_not_lost_its_nonce(tmp_path: Path) -> N
         assert await w.posts() == 1
 
 
-async def test_a_foreign_pending_transaction_is_waited_for(tmp_path: Path) -> None:
+async def test_a_foreign_pending_transaction_is_waited_for(local_chain: LocalChain, tmp_path: Path) -> None:
     """While somebody's transaction waits for the missing nonce, ours is not put in its place."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 1
         await sign_and_die(w)
         node.extra = 0
@@ -326,9 +333,9 @@ async def test_a_foreign_pending_transaction_is_waited_for(tmp_path: Path) -> No
         assert not [name for name in await signed(w) if FILLING in name]
 
 
-async def test_a_foreign_pending_transaction_that_is_stuck_is_outbid(tmp_path: Path) -> None:
+async def test_a_foreign_pending_transaction_that_is_stuck_is_outbid(local_chain: LocalChain, tmp_path: Path) -> None:
     """Somebody's transaction for the missing nonce that nobody mines is replaced after a while, and all goes on."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 1
         await sign_and_die(w)
         node.extra = 0
@@ -349,9 +356,9 @@ async def test_a_foreign_pending_transaction_that_is_stuck_is_outbid(tmp_path: P
         assert await w.posts() == 1
 
 
-async def test_a_filling_that_is_stuck_is_raised(tmp_path: Path) -> None:
+async def test_a_filling_that_is_stuck_is_raised(local_chain: LocalChain, tmp_path: Path) -> None:
     """What fills a nonce is sent again and paid for better like everything else, on its nonce."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 1
         await sign_and_die(w)
         node.extra = 0
@@ -369,18 +376,18 @@ async def test_a_filling_that_is_stuck_is_raised(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gap", [17, 40])
-async def test_a_wide_gap_is_filled_in_pieces(tmp_path: Path, gap: int) -> None:
+async def test_a_wide_gap_is_filled_in_pieces(local_chain: LocalChain, tmp_path: Path, gap: int) -> None:
     """More than a pool takes at once is filled in several looks."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = gap
         await sign_and_die(w)
         node.extra = 0
         await all_posted(w, [w.challenge], [await w.post()], gap)
 
 
-async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
+async def test_a_gap_too_wide_to_fill_is_left_behind(local_chain: LocalChain, tmp_path: Path) -> None:
     """A post signed a million nonces too high is signed again with the next one; the contract takes only one."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         challenges = await more_rounds(w, 1)
         true, node.extra = await w.account.next_nonce(), 1_000_000
         far = await sign_and_die(w)
@@ -397,9 +404,9 @@ async def test_a_gap_too_wide_to_fill_is_left_behind(tmp_path: Path) -> None:
         assert (await w.store.transactions(last.run, "post_scores"))[0].nonce == far.nonce - 9
 
 
-async def test_what_could_land_twice_is_not_signed_again(tmp_path: Path) -> None:
+async def test_what_could_land_twice_is_not_signed_again(local_chain: LocalChain, tmp_path: Path) -> None:
     """A call that the contract would take twice stays with its far nonce, and a person hears why."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         call = ContractCall(w.challenge.run, "feedback:1", w.account.address, b"")
 
         async def never(_attempts: Sequence[StoredTransaction]) -> Receipt | None:
@@ -415,18 +422,18 @@ async def test_what_could_land_twice_is_not_signed_again(tmp_path: Path) -> None
         assert len(await w.store.transactions(call.run, call.intention)) == 1
 
 
-async def test_a_count_that_cannot_be_is_not_believed(tmp_path: Path) -> None:
+async def test_a_count_that_cannot_be_is_not_believed(local_chain: LocalChain, tmp_path: Path) -> None:
     """A number of transactions that no account has sent is an error of the node, and nothing is signed."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 2**62
         with pytest.raises(Temporary, match="Set another node"):
             await w.post()
         assert await w.attempts() == []
 
 
-async def test_an_empty_wallet_says_so_while_it_fills(tmp_path: Path) -> None:
+async def test_an_empty_wallet_says_so_while_it_fills(local_chain: LocalChain, tmp_path: Path) -> None:
     """Without ETH nothing is filled; with some it goes on."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 1
         await sign_and_die(w)
         node.extra = 0
@@ -438,9 +445,9 @@ async def test_an_empty_wallet_says_so_while_it_fills(tmp_path: Path) -> None:
         await all_posted(w, [w.challenge], [await w.post()], 1)
 
 
-async def test_a_remote_signer_fills_too(tmp_path: Path) -> None:
+async def test_a_remote_signer_fills_too(local_chain: LocalChain, tmp_path: Path) -> None:
     """A key that is with a signer fills the gap and posts."""
-    async with miscounted(tmp_path) as (w, node), LocalWeb3Signer(w.local.evaluator.key) as elsewhere:
+    async with miscounted(local_chain, tmp_path) as (w, node), LocalWeb3Signer(w.local.evaluator.key) as elsewhere:
         node.extra = 2
         await sign_and_die(w)
         node.extra = 0
@@ -451,9 +458,9 @@ async def test_a_remote_signer_fills_too(tmp_path: Path) -> None:
         await all_posted(w, [w.challenge], [receipt], 2)
 
 
-async def test_a_gap_is_filled_while_nothing_is_to_be_sent(tmp_path: Path) -> None:
+async def test_a_gap_is_filled_while_nothing_is_to_be_sent(local_chain: LocalChain, tmp_path: Path) -> None:
     """The service fills a gap by itself, twice is once, and what waits behind it is not sent by that."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 3
         await sign_and_die(w)
         node.extra = 0
@@ -466,9 +473,9 @@ async def test_a_gap_is_filled_while_nothing_is_to_be_sent(tmp_path: Path) -> No
         await all_posted(w, [w.challenge], [await w.post()], 3)
 
 
-async def test_without_a_key_nothing_is_filled(tmp_path: Path) -> None:
+async def test_without_a_key_nothing_is_filled(local_chain: LocalChain, tmp_path: Path) -> None:
     """A dry run sees no gap and signs nothing."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.extra = 1
         await sign_and_die(w)
         node.extra = 0
@@ -479,9 +486,9 @@ async def test_without_a_key_nothing_is_filled(tmp_path: Path) -> None:
         assert not [name for name in await signed(w) if FILLING in name]
 
 
-async def test_a_full_pool_is_waited_for(tmp_path: Path) -> None:
+async def test_a_full_pool_is_waited_for(local_chain: LocalChain, tmp_path: Path) -> None:
     """A node that has no room for our transaction gets it again at the next look, within one attempt."""
-    async with miscounted(tmp_path) as (w, node):
+    async with miscounted(local_chain, tmp_path) as (w, node):
         node.instead = refuses("eth_sendRawTransaction", -32000, "txpool is full")
 
         async def make_room(waits: int) -> None:

@@ -18,7 +18,7 @@ from clara_eval.chain.model import scoring_function
 from clara_eval.chain.transaction import TransactionToSign, evaluator_policy, read_signed
 from clara_eval.chain.wallet import KmsSigner, LocalKey, RemoteSigner, Signer, Wallet, open_wallet, read_der
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import ORDER, Address, to_address
+from clara_eval.core.address import CURVE_ORDER, Address, to_address
 from clara_eval.core.errors import CannotPublish, ConfigError, Temporary
 
 KEY = "0x" + "1b" * 32
@@ -106,14 +106,14 @@ async def test_the_other_form_of_a_signature_is_put_right(elsewhere: LocalSigner
     assert read_signed(raw) == GOOD
     assert to_address(Account.recover_transaction(raw)) == ADDRESS
     s = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()["s"]
-    assert s <= ORDER // 2
+    assert s <= CURVE_ORDER // 2
 
 
-async def test_a_signer_is_not_followed_elsewhere() -> None:
+async def test_a_redirect_of_a_signer_is_refused() -> None:
     """A redirect could lead what is to be signed to anybody: it is refused, and nobody is asked there."""
     async with LocalWeb3Signer(KEY) as running:
         running.lie = "elsewhere"
-        with pytest.raises(ConfigError, match=r"sends us elsewhere \(HTTP 307\).*CLARA_SIGNER_URL"):
+        with pytest.raises(ConfigError, match=r"redirects \(HTTP 307\).*CLARA_SIGNER_URL"):
             await RemoteSigner(running.url, ADDRESS).sign(GOOD)
         assert running.asked == ["/api/v1/eth1/publicKeys"]
 

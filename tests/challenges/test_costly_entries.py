@@ -38,8 +38,7 @@ CONFIG = json.dumps(
     {"version": 1, "features": FEATURES, "criteria": "The best has the most quality, then clarity, then care."}
 )
 CAP = 25_000_000
-CARD = PriceCard(24_000_000, 30_000_000, 24_000_000, 24_000_000)
-USD_PER_MILLION = "24/30"
+USD_PER_MILLION = (24, 30)
 HONEST = [f"Plan {n}: measure 7000{n}, then 8000{n}, then 9000{n} times, and write down what came." for n in (8, 6, 4)]
 
 
@@ -62,9 +61,8 @@ def judge(seen: Seen) -> str:
 
 def junk(number: int, size: int) -> bytes:
     """A text of its own that says nothing, with a mark by which the scripted model thinks about it."""
-    rng = random.Random(number)
-    said = " ".join("".join(rng.choices("abcdefghij", k=6)) for _ in range(size // 7 + 1))
-    return f"JUNK {said}"[:size].encode()
+    said = random.Random(number).randbytes(size // 2).hex()
+    return f"JUNK {' '.join(said[at : at + 6] for at in range(0, size, 6))}"[:size].encode()
 
 
 async def round_of(chain: LocalChain, gateway: LocalGateway, hostile: Sequence[bytes]) -> Address:
@@ -92,25 +90,34 @@ def endless(seen: Seen) -> int:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("count", "size", "think", "model"),
+    ("count", "size", "think", "model", "dearer"),
     [
-        (20, 262_000, lambda _seen: 0, "m"),
-        (50, 900, endless, "m"),
-        (50, 900, endless, "gpt-6-luna"),
-        (8, 60_000, endless, "m"),
+        (5, 262_000, lambda _seen: 0, "m", 4),
+        (20, 900, endless, "m", 1),
+        (20, 900, endless, "gpt-6-luna", 1),
+        (8, 60_000, endless, "m", 1),
     ],
     ids=["huge", "endless", "endless-thinker", "long-and-endless"],
 )
 async def test_costly_entries_keep_nobody_from_being_paid(
-    local_chain: LocalChain, tmp_path: Path, count: int, size: int, think: Callable[[Seen], int], model: str
+    local_chain: LocalChain,
+    tmp_path: Path,
+    count: int,
+    size: int,
+    think: Callable[[Seen], int],
+    model: str,
+    dearer: int,
 ) -> None:
     """Many entries that are costly to read, next to three honest ones: the honest are paid on chain, and the cap is kept."""
     endpoint = ThinkingEndpoint(think, words=judge)
+    price_in, price_out = (dearer * price for price in USD_PER_MILLION)
+    read, written = 1_000_000 * price_in, 1_000_000 * price_out
+    card = PriceCard(read, written, read, read)
     async with LocalGateway() as gateway, endpoint.running():
         await gateway.start()
         address = await round_of(local_chain, gateway, [junk(n, size) for n in range(count)])
         name = f"openai:{model}@{endpoint.url}"
-        async with opened(local_chain, tmp_path, judges_as_set=name, prices=f"{name}={USD_PER_MILLION}") as app:
+        async with opened(local_chain, tmp_path, judges_as_set=name, prices=f"{name}={price_in}/{price_out}") as app:
             reaching = replace(app, fetch=UriFetch(gateway.url))
             done = await evaluate(reaching, address, EvaluationRequest())
             path = await write_trace(reaching, address)
@@ -127,10 +134,10 @@ async def test_costly_entries_keep_nobody_from_being_paid(
     right = [agent.address for agent in local_chain.agents[:3]]
     assert [one.account for one in done.winners.entries] == right
     assert paid == right
-    assert line.settled_micro_usd == sum(CARD.price(*tokens) for tokens in endpoint.charged) <= CAP
+    assert line.settled_micro_usd == sum(card.price(*tokens) for tokens in endpoint.charged) <= CAP
     reading = checked.plan.reading
     assert reading is not None
-    read = sum(CARD.cost(paid.answer) for paid in walk.answers.values() if paid.purpose == "features")
+    read = sum(card.cost(paid.answer) for paid in walk.answers.values() if paid.purpose == "features")
     assert read <= reading.micro_usd
     unread = [one for one in walk.rejected if one.is_outage]
     assert unread

@@ -284,7 +284,7 @@ async def test_an_address_without_a_challenge_is_named(local_chain: LocalChain, 
         assert await read_status(app.store, 31337, local_chain.poster.address) is None
 
 
-async def test_trouble_on_a_second_walk_undoes_no_post(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_trouble_on_a_second_run_undoes_no_post(local_chain: LocalChain, tmp_path: Path) -> None:
     """A posted round stays complete when walking it again comes to another result, as after a change of the code."""
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
@@ -329,7 +329,7 @@ async def test_a_posted_trace_is_never_replaced(local_chain: LocalChain, tmp_pat
     assert (scores["traceDigest"], scores["txHash"]) == (done.digest, done.receipt.tx_hash)
 
 
-async def test_dying_on_a_second_walk_loses_no_scores(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_dying_on_a_second_run_loses_no_scores(local_chain: LocalChain, tmp_path: Path) -> None:
     """Whichever write is the last of a second walk, the scores still tell the transaction that posted them."""
     address = await closed_round(local_chain)
     async with opened(local_chain, tmp_path) as app:

@@ -164,7 +164,7 @@ async def test_another_attempt_reserves_no_more_than_the_first(tmp_path: Path) -
             assert (opened.budget.spent, opened.budget.cap_micro_usd) == (10_000 * (number + 1), first)
 
 
-async def test_a_finished_walk_is_opened_again_on_a_full_day(tmp_path: Path) -> None:
+async def test_a_finished_run_is_opened_again_on_a_full_day(tmp_path: Path) -> None:
     """Everything is answered, so posting it reserves nothing; what would need more than the day has is gone without."""
     pool = await open_pool(tmp_path, CLARA_BUDGET_PER_POSTER_DAY_USD="1.2")
     done = challenge(5, (6000, 4000))
@@ -250,7 +250,7 @@ async def test_runs_of_one_process_share_the_calls_that_may_be_in_flight(tmp_pat
     assert (model.calls, model.most_at_once) == (60, 5)
 
 
-async def test_a_model_that_cannot_be_seated_leaves_no_reservation(tmp_path: Path) -> None:
+async def test_a_model_that_cannot_be_built_leaves_no_reservation(tmp_path: Path) -> None:
     """A missing key is a named error, and the caps of day and month are as before."""
     pool = await open_pool(tmp_path)
     with pytest.raises(ConfigError, match="ANTHROPIC_API_KEY"):
@@ -296,7 +296,7 @@ async def test_a_model_of_this_machine_is_asked_one_at_a_time(tmp_path: Path) ->
     await pool.close()
 
 
-async def test_a_batch_of_an_earlier_walk_is_collected_when_time_is_short(tmp_path: Path) -> None:
+async def test_a_batch_of_an_earlier_run_is_collected_when_time_is_short(tmp_path: Path) -> None:
     """A restart with little time left finds the answers of the batch it paid for, and makes no single call for them."""
     claude = EvaluationPlan(("anthropic:claude-test",))
     prompts = [Prompt("comparison", "judge", f"pair {n}", SCHEMA, 50, "0x00") for n in range(120)]

@@ -60,7 +60,7 @@ async def test_the_order_of_arrival_does_not_matter(local_chain: LocalChain, tmp
     assert len({done.result.ranking.standings for done in seen if done.result.ranking}) == 1
 
 
-async def test_a_second_walk_asks_for_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_second_run_asks_for_nothing(local_chain: LocalChain, tmp_path: Path) -> None:
     """Walking again pays for nothing, and every distinct request was paid for once."""
     address = await model_round(local_chain)
     llm = ScriptedLlm(script)
@@ -73,7 +73,7 @@ async def test_a_second_walk_asks_for_nothing(local_chain: LocalChain, tmp_path:
     assert second.digest == first.digest
 
 
-async def test_a_model_trace_is_walked_again_without_the_model(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_model_trace_is_replayed_without_the_model(local_chain: LocalChain, tmp_path: Path) -> None:
     """Prompts, their hashes, readings and verdicts of a model round are recomputed from the trace alone."""
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:
@@ -192,7 +192,7 @@ async def test_an_outage_is_no_verdict_about_anybody(local_chain: LocalChain, tm
     assert done.result.ranking.results == 20
 
 
-async def test_a_finished_walk_keeps_its_unanswered_games(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_a_finished_run_keeps_its_unanswered_games(local_chain: LocalChain, tmp_path: Path) -> None:
     """A game nobody answered stays undecided on every later walk, also when the model could answer it then."""
     address = await model_round(local_chain)
     async with opened(local_chain, tmp_path) as app:

@@ -22,7 +22,7 @@ from clara_eval.app import App, open_app
 from clara_eval.chain.sender import SendOutcome
 from clara_eval.challenges.challenge_index import save_summary
 from clara_eval.challenges.evaluate import Evaluation
-from clara_eval.challenges.prepare import RESTARTED, TAKEN_OVER
+from clara_eval.challenges.prepare import RESTARTED, VERSION_CHANGED
 from clara_eval.challenges.replay import check_trace
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address
@@ -211,7 +211,7 @@ async def test_another_version_starts_a_round_again_with_the_answers_that_are_pa
     assert restart.at >= again.challenge.block.timestamp
     assert node_refusals({"restarted": text.encode()}, tmp_path) == {"restarted": ""}
     assert status is not None
-    assert status["warning"] == TAKEN_OVER
+    assert status["warning"] == VERSION_CHANGED
 
 
 async def test_versions_in_turn_leave_restarts_that_follow_each_other(local_chain: LocalChain, tmp_path: Path) -> None:

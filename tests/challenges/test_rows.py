@@ -15,7 +15,7 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import Temporary
 from clara_eval.core.model import Winner
-from clara_eval.documents.results import Features, Pairwise
+from clara_eval.documents.results import Features, Pairwise, read
 from clara_eval.documents.store_keys import features_key, pairwise_key
 from clara_eval.evaluation.play import Comparison, votes_document
 from clara_eval.evaluation.trace import TraceWriter, render
@@ -73,20 +73,24 @@ async def site(pages: dict[str, bytes]) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+async def features(records: ApiRecords, address: Address, submitter: Address) -> Features | None:
+    return await read(records, records.chain_id, Features, features_key(address, submitter))
+
+
 async def test_another_web_site_is_told_as_no_service() -> None:
     """An address that answers with pages instead of documents is named with its setting, and nothing crashes."""
     html = b"<!doctype html><title>Welcome</title>"
     pages = {"eval-status": html, "leaderboard": b"\xff\xfe", "eval-trace": b'{"key":"features/x"}'}
     async with site(pages) as url:
         records = ApiRecords(url, 31337)
-        for question in (records.status(ONE), records.scores(ONE), records.features(ONE, OTHER)):
+        for question in (records.status(ONE), records.scores(ONE), features(records, ONE, OTHER)):
             with pytest.raises(Temporary, match="CLARA_API_URL"):
                 await question
         pages["eval-trace"] = b"\xff"
         with pytest.raises(Temporary, match="CLARA_API_URL"):
             await records.trace(ONE, at_most=100)
         with pytest.raises(Temporary, match="CLARA_API_URL"):
-            await records.features(ONE, OTHER)
+            await features(records, ONE, OTHER)
 
 
 async def test_a_trace_that_comes_later_is_seen() -> None:
@@ -96,9 +100,9 @@ async def test_a_trace_that_comes_later_is_seen() -> None:
     pages: dict[str, bytes] = {}
     async with site(pages) as url:
         records = ApiRecords(url, 31337)
-        assert await records.features(OTHER, ONE) is None
+        assert await features(records, OTHER, ONE) is None
         pages["eval-trace"] = "".join(render(lines, writer.digest)).encode()
-        assert await records.features(OTHER, ONE) == Features(features={"tests": 3})
+        assert await features(records, OTHER, ONE) == Features(features={"tests": 3})
 
 
 def pools() -> set[str]:

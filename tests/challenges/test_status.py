@@ -82,6 +82,8 @@ def test_our_own_challenge_waits_for_its_turn() -> None:
         ("The judge openai:x@http://127.0.0.1:9/v1 is away. It is asked again.", "The judge openai:x… is away. It is asked again."),
         ("CLARA_PRICES names no price.", "The evaluation waits for its turn."),
         ("Fewer than two agents submitted.", "Fewer than two agents submitted."),
+        ("The budget of $25.00 is used up after 1.5 s.", "The budget of $25.00 is used up after 1.5 s."),
+        ("No node answers ([::1]:8545: TimeoutError).", "No node answers (…: TimeoutError)."),
     ],
 )  # fmt: skip
 def test_the_public_reason_names_no_setting_and_no_endpoint(reason: str, shown: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -123,7 +124,7 @@ def test_what_a_program_needs_is_not_taken_from_it() -> None:
 @pytest.mark.parametrize(
     ("condition", "is_kept"),
     [("False", False), ("0", False), ("not True", False), ("1 > 2", False), ("None", False), ("x or True", True),
-     ("x", True), ("False and x", False), ("OFF", False), ("x == x", True), ("x != x", False)],
+     ("x", True), ("False and x", False), ("OFF", False), ("x == x", True), ("x != x", False), ("inf < 3", True)],
 )  # fmt: skip
 def test_branches_behind_constants_are_dropped(condition: str, is_kept: bool) -> None:
     """A condition that is false by its text alone takes its branch with it; one that is open or true does not."""
@@ -157,3 +158,39 @@ def test_broken_code_gives_no_words_away(pieces: list[str], language: str) -> No
     """Whatever the parser makes of a text, a word that is on no list does not come through."""
     view = neutral_code("".join(pieces).encode(), language)
     assert view is None or not re.search("boast|é", view)
+
+
+def _nested(before: str, opened: str, inner: str, closed: str, size: int = 200_000) -> str:
+    depth = size // len(opened + closed)
+    return before + opened * depth + inner + closed * depth
+
+
+HOSTILE = {
+    "chained calls": ("python", "a" + ".b()" * 50_000),
+    "chained assignments": ("python", "def f(): return 1\ndef test_a():\n " + "x=" * 7_000 + "f()\n assert x\n"),
+    "nested calls": ("javascript", _nested("function f(){}it('a',()=>{", "x(expect(a),", "1", ")", 14_000) + "});"),
+    "nested checks": (
+        "python",
+        "def f(): return 1\ndef test_a():\n x(" + _nested("", "expect(", "1", ")", 9_000) + ")",
+    ),
+    "tests in tests": ("javascript", _nested("function f(){}", "it('a',()=>{", "expect(f())", "});")),
+    "many tests": ("python", "".join(f"def f{n}():1\ndef test_{n}():0\n" for n in range(7_000))),
+    "classes of one name": ("python", "class A(A):0\n" * 15_000),
+    "a type in a type": ("rust", _nested("", "impl A<{", "1", "}>{}")),
+    "a class in a field": ("javascript", _nested("", "class A{[function(){", "1", "}]=1}")),
+    "a class in a heritage": ("javascript", _nested("", "class A extends function(){", "1", "}{}")),
+    "functions in blocks": ("rust", _nested("fn f(){", "{", "fn a(){}" * 12_000, "}", 100_000) + "}"),
+    "targets in targets": ("javascript", _nested("", "[][", "a", "]=1")),
+    "values in values": ("javascript", (_nested("", "let a=()=>{", "1", "}", 3_900) + ";\n") * 50),
+    "members in members": ("javascript", (_nested("", "a[", "1", "].b=1", 3_900) + ";\n") * 50),
+}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_hostile_programs_cost_linear_time(name: str) -> None:
+    """However definitions, tests and assignments are nested or repeated, dead code is found in seconds."""
+    language, text = HOSTILE[name]
+    began = time.process_time()
+    assert neutral_code(text.encode(), language) is not None
+    assert time.process_time() - began < 10

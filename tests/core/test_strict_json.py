@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from tests.support.configs import APPENDIX, errors
 
 from clara_eval.config.eval_config import BadEvalConfig, parse_eval_config
+from clara_eval.core.errors import BadInput
+from clara_eval.core.strict_json import JsonLimits, read_strict_json
+
+
+def test_a_string_without_an_end_is_read_once() -> None:
+    """A quarter of a megabyte of escaped quotes that ends in a lone backslash is refused within a second of work."""
+    before = time.process_time()
+    with pytest.raises(BadInput):
+        read_strict_json('"[[[[[[[[[[' + '\\"' * 130_000 + "\\", JsonLimits(bytes=300_000))
+    assert time.process_time() - before < 1
 
 
 @pytest.mark.parametrize(

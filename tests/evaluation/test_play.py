@@ -135,7 +135,7 @@ async def test_a_few_unanswered_games_do_not_stop_it() -> None:
     assert sum(comparison.winner is None for comparison in played) == 5
 
 
-async def test_a_full_purse_is_told_as_itself() -> None:
+async def test_an_exhausted_budget_keeps_its_error_class() -> None:
     """An error that ends the round arrives as its own class, not wrapped."""
 
     def capped(first: JudgeVector, second: JudgeVector) -> Decision:

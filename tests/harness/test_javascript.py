@@ -76,6 +76,15 @@ HOSTILE = {
     "endless when loaded": ("for (;;) {}", "out_of_fuel"),
     "slow expression": ("export const add = () => /^(a+)+$/.test('a'.repeat(40) + 'b');", "out_of_fuel"),
     "memory": ("export function add() { const a = []; for (;;) a.push(new ArrayBuffer(1 << 20)); }", "out_of_memory"),
+    "answer that does not fit": (
+        (
+            "const kept = []; function fill() { let n = 1 << 20; while (n >= 64) "
+            "{ try { kept.push(new Uint8Array(n)); } catch { n >>= 1; } } }\n"
+            "const s = '\\u20ac'.repeat(200_000); export const add = () => "
+            "{ let hole = new Uint8Array(1_000_000); fill(); hole = null; return s; };"
+        ),
+        "out_of_memory",
+    ),
     "large string": ("export function add() { let s = 'x'; for (;;) s += s; }", "out_of_memory"),
     "recursion": ("export function add(a, b) { return 1 + add(a, b); }", "stack_overflow"),
     "endless output": ("export function add() { for (;;) console.log('x'.repeat(999)); }", "too_much_output"),

@@ -182,7 +182,7 @@ async def test_whoever_watches_hears_of_every_call() -> None:
         spent.append(seconds)
 
     model = Model(lambda number: script[number])
-    line, _, clock = _line(model, watch=watch)
+    line, _, clock = _line(model, on_call=watch)
     model.wait = lambda: clock.sleep(2)
     await line.ask(_prompt())
     await line.ask(_prompt())
@@ -550,9 +550,9 @@ async def test_thinking_beyond_the_limit_is_reserved_once_it_was_seen() -> None:
     reserved: list[int] = []
 
     class Watched(RunBudget):
-        async def reserve(self, judge: str, card: PriceCard | None, prompt: Any) -> int:
+        async def reserve(self, judge: str, card: PriceCard | None, prompt: Any, wait: float = 60) -> int:
             reserved.append(prompt.max_tokens)
-            return await super().reserve(judge, card, prompt)
+            return await super().reserve(judge, card, prompt, wait)
 
     line, _, _ = _line(model, budget=Watched(None), card=CARD)
     for number in range(3):

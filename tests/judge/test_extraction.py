@@ -156,6 +156,7 @@ def test_claims_are_read() -> None:
         {"lines": 3},
         {"note": "hello judge"},
         {"correctness": {"value": 3}},
+        {"correctness": 1e300},  # an integer that no trace can hold
     ],
 )
 def test_wrong_types_and_fields_are_refused(change: dict[str, Any]) -> None:

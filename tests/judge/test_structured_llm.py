@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.scripted_llm import MemoryAsker, ScriptedLlm
 
-from clara_eval.core.errors import BadAnswer
+from clara_eval.core.errors import BadAnswer, Temporary
 from clara_eval.judge.costs.budgets import EntryShare
 from clara_eval.judge.port import Answer, AnswerCut, Prompt, request_hash
 from clara_eval.judge.reading import TokenLimits, is_cut, read_completion, without_thinking
@@ -65,6 +65,20 @@ async def test_a_cut_at_the_bound_is_our_outage() -> None:
         assert "16,384 tokens" in asked.reason
         assert "CLARA_ANSWER_TOKENS" in asked.reason
         assert len(asked.requests) == len(llm.seen) == 2
+
+
+async def test_an_outage_after_a_cut_keeps_the_cut_answers_request() -> None:
+    """What was paid for before the outage is among the requests, as in the trace's answers."""
+
+    def answer(prompt: Prompt) -> Answer:
+        if prompt.max_tokens > 4_496:
+            raise Temporary("It is away.")
+        return said("", "max_tokens")
+
+    asker = MemoryAsker(ScriptedLlm(answer))
+    found = await StructuredLlm(asker, LIMITS).ask(PROMPT, json.loads)
+    assert (found.value, found.requests) == (None, tuple(asker.book))
+    assert len(found.requests) == 1
 
 
 async def test_an_unusable_answer_is_asked_for_again_from_the_first_limit() -> None:

@@ -151,7 +151,7 @@ async def test_rules_cannot_be_asked_for_an_order() -> None:
         await play_tournament(schedule, {"rules": RulesJudge(SCHEMA)}, VECTORS)
 
 
-def test_the_wall_holds_for_four() -> None:
+def test_orders_of_four_show_only_typed_vectors() -> None:
     """The user part of the prompt is four typed vectors and our own words: equal vectors, equal bytes."""
     prompts = VectorPrompts("order", "The higher level wins.", SCHEMA)
     same = [make_vector(SCHEMA, {"level": 7})] * 4

@@ -225,7 +225,7 @@ def test_clear_is_said_of_the_paid_set_and_not_of_one_neighbour() -> None:
     found = rank(tally(items, games), seed=b"", winner_count=2, payout_bps=(7000, 3000))
     assert [margin.word for margin in found.margins] == ["toss-up", "clear"]
     assert found.margin.set_chance >= 0.9
-    assert "the best 2 with a chance of" in found.margin.sentence
+    assert "these 2 are the best" in found.margin.sentence
 
 
 def test_places_below_the_pay_line_follow_the_fit_where_some_never_met() -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.receiver import Receiver
-from tests.support.service import due_round, eventually, raised, settings_of, turning
+from tests.support.rounds import closed_round
+from tests.support.service import eventually, raised, settings_of, turning
 
 from clara_eval.core.errors import RanOut, as_ours
 from clara_eval.devnet.local_chain import LocalChain
@@ -26,13 +27,13 @@ async def test_a_database_that_takes_no_write_is_not_a_node_that_is_away(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
     """The alert names the database, health says why, the node counts as up; then the round is posted."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         driver = world.app.store.driver
         await driver.fetch("PRAGMA query_only=ON")
         await world.engine.tick()
         assert raised(world.engine.metrics) == {"DatabaseUnavailable"}
-        assert "The SQLite store refuses" in str(world.engine.pulse.report("1")["problems"])
+        assert "The SQLite store refuses" in str(world.engine.health.report("1")["problems"])
         assert b"clara_rpc_up 1.0" in world.engine.metrics.render()
         await driver.fetch("PRAGMA query_only=OFF")
         await world.engine.tick()
@@ -82,7 +83,7 @@ def few_descriptors() -> Iterator[None]:
 async def test_a_round_survives_a_time_without_descriptors(local_chain: LocalChain, tmp_path: Path) -> None:
     """While no file can be opened the round waits; afterwards it is posted."""
     async with turning(settings_of(local_chain, tmp_path)) as world:
-        address = await due_round(local_chain)
+        address = await closed_round(local_chain)
         with few_descriptors():
             await world.engine.tick()
             await asyncio.sleep(1)
@@ -127,7 +128,7 @@ async def test_two_workers_send_an_alert_once(tmp_path: Path, receiver: Receiver
 
 async def test_a_takeover_sends_its_alert(local_chain: LocalChain, tmp_path: Path) -> None:
     """Work that a stopped process left is taken over at the next start, and WorkerLost is raised."""
-    settings, address = settings_of(local_chain, tmp_path), await due_round(local_chain)
+    settings, address = settings_of(local_chain, tmp_path), await closed_round(local_chain)
     async with turning(settings) as world:
         await world.engine.requests.request(address)
         await eventually(lambda: _runs(world.engine.metrics))

@@ -21,7 +21,6 @@ from tests.support.ipfs_gateway import LocalGateway, raw_uri
 from tests.support.objections import by_node
 from tests.support.scenarios import ended_well
 from tests.support.service import FAST, PACE, Turning, settings_of
-from tests.support.web3_chain import as_web3
 
 from clara_eval.app import open_app
 from clara_eval.challenges.replay import check_trace
@@ -233,22 +232,19 @@ async def hand_in(
 
 async def ticking(world: World, rounds: Sequence[Address], *wanted: str) -> None:
     """Tick until every round has one of these statuses."""
-    for _ in range(600):
+    for _ in range(200):
         await world.turning.engine.tick()
         found = {address: await world.turning.status(address) for address in rounds}
         if all(status["status"] in wanted for status in found.values()):
             return
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1.0)
     raise AssertionError({a: s for a, s in found.items() if s["status"] not in wanted})
 
 
 async def wrong_about(world: World, address: Address, winners: Sequence[Address]) -> list[str]:
     """What is wrong about how a round ended."""
     contract = world.chain.challenge(address)
-    posted_at, deadline = (
-        await as_web3(contract).functions.scorePostedAt().call(),
-        await as_web3(contract).functions.deadline().call(),
-    )
+    posted_at, deadline = [await contract.read(name) for name in ("scorePostedAt", "deadline")]
     if not posted_at:
         return [f"not posted: {await world.turning.status(address)}"]
     found = [one.account for one in await world.turning.app.chain.results.winners_on_chain(address, len(winners))]

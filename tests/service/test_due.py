@@ -118,7 +118,7 @@ def test_what_an_earlier_key_has_signed_is_seen_through() -> None:
 
 @pytest.mark.specification("1", "12h finalization delay, then winners claim")
 def test_finalize_comes_twelve_hours_after_the_post() -> None:
-    """Not a second earlier, and only with a key."""
+    """Finalizing is due exactly twelve hours after the post, and only with a key."""
     posted = challenge(score_posted_at=DEADLINE + 5)
     over = DEADLINE + 5 + 12 * HOUR
     assert decided(posted, Memory("complete"), now=over - 1) is DueAction.NONE

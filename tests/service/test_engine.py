@@ -14,13 +14,12 @@ from typing import Any
 import pytest
 from eth_typing import HexStr
 from tests.support.faulty_node import MiscountingNode
-from tests.support.rounds import closed_by_a_payment, replace_from
+from tests.support.rounds import closed_by_a_payment, closed_round, replace_from
 from tests.support.service import (
     FAST,
     PACE,
     Turning,
     checksum_of,
-    due_round,
     eventually,
     posted_round,
     raised,
@@ -62,8 +61,8 @@ from clara_eval.store.leases import Busy, held
 async def test_a_due_challenge_is_advanced_evaluated_posted_and_finalized(
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
-    """The keeper's and the evaluator's work, with nobody asking for it."""
-    address = await due_round(local_chain)
+    """The scheduler advances, evaluates, posts and finalizes a due challenge without a request."""
+    address = await closed_round(local_chain)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         done = await world.until(address, "complete")
         assert (done["progress"], done["postedBy"]) == (100, "evaluator")
@@ -133,7 +132,7 @@ async def test_a_post_that_an_earlier_key_signed_is_not_lost(
     local_chain: LocalChain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Signed and never sent, then the service starts with another key: the recorded bytes land once, and all goes on."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     before = settings_of(local_chain, tmp_path)
     async with open_app(before, pace=PACE) as app:
         await sign_and_die(app, address, monkeypatch)
@@ -199,7 +198,7 @@ async def gapped_round(
     chain: LocalChain, node: MiscountingNode, settings: Settings, monkeypatch: pytest.MonkeyPatch, gap: int
 ) -> Address:
     """A round whose post is signed with a nonce that is too high, and not sent; the node counts rightly again."""
-    address = await due_round(chain)
+    address = await closed_round(chain)
     await chain.send(chain.owner, chain.challenge(address), "advanceToScoring")
     async with open_app(settings, pace=PACE) as app:
         node.extra = gap
@@ -217,7 +216,7 @@ async def test_a_nonce_gap_is_told_and_filled(
         first = await gapped_round(local_chain, node, settings, monkeypatch, 3)
         (wallet,) = [finding for finding in await preflight(settings) if not finding.ok]
         assert "are missing, and 1 signed transaction waits for it. `clara-eval serve` fills it" in wallet.detail
-        second = await due_round(local_chain)
+        second = await closed_round(local_chain)
         async with turning(settings) as world:
             told = list[dict[str, object]]()
 
@@ -233,7 +232,7 @@ async def test_a_nonce_gap_is_told_and_filled(
             assert told[0]["status"] == "degraded"
             assert "filled with transactions of zero to ourselves" in str(told[0]["problems"])
             await world.engine.tick()
-            assert world.engine.pulse.report("1")["problems"] == []
+            assert world.engine.health.report("1")["problems"] == []
             for address in (first, second):
                 rows = await world.app.store.transactions(f"{world.app.chain_id}:{address}", Intention.POST_SCORES)
                 assert len({row.nonce for row in rows}) == 1
@@ -253,7 +252,7 @@ async def test_a_gap_at_rest_is_filled_by_the_tick(
         async with turning(settings) as world:
             assert (await world.until(address, "complete"))["postedBy"] == "poster"
             await world.engine.tick()
-            assert world.engine.pulse.report("1")["problems"] == []
+            assert world.engine.health.report("1")["problems"] == []
         assert all(finding.ok for finding in await preflight(settings))
 
 
@@ -293,7 +292,7 @@ async def test_a_gap_of_an_earlier_key_calls_a_person(
 
 async def test_an_evaluation_waits_for_the_key_of_its_challenge(local_chain: LocalChain, tmp_path: Path) -> None:
     """Queued for one key, it is left alone by a process with another, and taken by one with its own."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     first = settings_of(local_chain, tmp_path)
     async with turning(first, mode="api-only") as world:
         await world.engine.requests.request(address)
@@ -309,7 +308,7 @@ async def test_an_evaluation_waits_for_the_key_of_its_challenge(local_chain: Loc
 
 async def test_with_an_empty_store_a_post_is_recognised(local_chain: LocalChain, tmp_path: Path) -> None:
     """Everything lost but the chain: the post is found with its sender, and nothing is evaluated or sent again."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     first, second = tmp_path / "first", tmp_path / "second"
     async with turning(settings_of(local_chain, first)) as world:
         await world.until(address, "complete")
@@ -331,7 +330,7 @@ def _checksum(chain: LocalChain) -> Any:
 
 async def test_a_post_by_the_poster_is_labelled(local_chain: LocalChain, tmp_path: Path) -> None:
     """The poster was first: we say so and send nothing."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     contract = local_chain.challenge(address)
     await local_chain.send(local_chain.poster, contract, "advanceToScoring")
     agents = [checksum_of(local_chain, index) for index in range(3)]
@@ -348,7 +347,7 @@ async def test_a_poster_who_is_faster_while_we_publish_is_shown_with_his_own_win
     local_chain: LocalChain, tmp_path: Path
 ) -> None:
     """Between our ranking and our post the poster posts others: the leaderboard is his, and ours is not shown as posted."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     contract = local_chain.challenge(address)
     await local_chain.send(local_chain.poster, contract, "advanceToScoring")
     wallet = f"wallet:31337:{local_chain.evaluator.address.lower()}"
@@ -409,7 +408,7 @@ async def test_a_finalize_that_does_not_land_holds_up_no_evaluation(local_chain:
         tick = partial(run_tick, app, Alerts(metrics), metrics, start)
         await tick()
         await local_chain.move_time(12 * HOUR)
-        later = await due_round(local_chain)
+        later = await closed_round(local_chain)
         assert await app.store.take_lease(f"wallet:31337:{app.sender.address}", "somebody", 60)
         report = await asyncio.wait_for(tick(options=EngineOptions(finalize_seconds=0.3)), 60)
         assert (started, report.problems) == ([later], ["Finalizing is taking long: it continues at the next tick."])
@@ -431,8 +430,8 @@ async def test_too_few_submissions_are_unscorable(local_chain: LocalChain, tmp_p
 
 @pytest.mark.specification("5", "For high-value challenges, human review")
 async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_path: Path) -> None:
-    """Nothing is posted before the approval, exactly the approved result after it, and a second word is refused."""
-    address = await due_round(local_chain, pool=2000 * USDC)
+    """Nothing is posted before the approval; then exactly the approved result; a second decision is refused."""
+    address = await closed_round(local_chain, pool=2000 * USDC)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         await world.engine.tick()
@@ -448,7 +447,7 @@ async def test_a_large_prize_waits_for_a_person(local_chain: LocalChain, tmp_pat
 
 async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalChain, tmp_path: Path) -> None:
     """Rejection ends the evaluation with the person's reason."""
-    address = await due_round(local_chain, pool=2000 * USDC)
+    address = await closed_round(local_chain, pool=2000 * USDC)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         await world.engine.requests.decide(address, "reject", "smells")
@@ -459,7 +458,7 @@ async def test_a_rejected_result_is_failed_and_never_posted(local_chain: LocalCh
 
 async def test_a_late_rejection_takes_no_post_back(local_chain: LocalChain, tmp_path: Path) -> None:
     """While a result waited the poster posted: rejecting ours afterwards leaves the challenge complete."""
-    address = await due_round(local_chain, pool=2000 * USDC)
+    address = await closed_round(local_chain, pool=2000 * USDC)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         prizes = zip(range(3), (1200 * USDC, 500 * USDC, 300 * USDC), strict=True)
@@ -490,14 +489,14 @@ async def test_a_config_that_is_not_the_committed_one_is_never_evaluated(
 
 async def test_a_small_prize_is_deferred_with_reason_and_time(local_chain: LocalChain, tmp_path: Path) -> None:
     """Under the minimum prize nothing is spent; the status says why and until when."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     async with turning(settings_of(local_chain, tmp_path, CLARA_MIN_PRIZE_USD="501")) as world:
         waiting = await world.until(address, "deferred")
         assert "minimum of $501.00" in waiting["reason"]
         assert waiting["retryAt"] > waiting["updatedAt"]
 
 
-async def test_what_doors_may_ask_for(local_chain: LocalChain, tmp_path: Path) -> None:
+async def test_what_interfaces_may_ask_for(local_chain: LocalChain, tmp_path: Path) -> None:
     """A request for an open, an unknown or a posted challenge is refused in words; one for a failed one starts it."""
     address = await post_round(local_chain)
     await submit_round(local_chain, address)
@@ -512,6 +511,7 @@ async def test_what_doors_may_ask_for(local_chain: LocalChain, tmp_path: Path) -
         await world.until(address, "complete")
         with pytest.raises(NotYet, match=r"on the chain|posted"):
             await world.engine.requests.request(address)
+        assert (await summaries(world.app.store, 31337))[address].postedBy == "evaluator"
 
 
 async def test_a_dead_node_does_not_keep_the_engine_from_starting(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -520,11 +520,14 @@ async def test_a_dead_node_does_not_keep_the_engine_from_starting(local_chain: L
     async with turning(settings) as world:
 
         async def told() -> bool:
-            return world.engine.pulse.tick_problem is not None
+            return world.engine.health.tick_problem is not None
 
         await eventually(told)
-        report = world.engine.pulse.report("1")
-        assert (report["status"], world.engine.pulse.stale_reason) == ("degraded", None)
+        report = world.engine.health.report("1")
+        assert (report["status"], world.engine.health.stale_reason) == ("degraded", None)
+        public = str(report["problems"])
+        assert "127.0.0.1" not in public
+        assert "CLARA_" not in public
         assert b"clara_rpc_up 0.0" in world.engine.metrics.render()
 
 
@@ -539,7 +542,7 @@ async def test_an_old_report_says_nothing_about_this_process(local_chain: LocalC
         await eventually(lambda: _shows(world, "clara_head_block 4242.0"))
         await eventually(lambda: _shows(world, 'clara_ticks_total{result="failed"}'))
         await asyncio.sleep(5 * FAST.beat_seconds)
-        assert world.engine.pulse.report("1")["status"] == "degraded"
+        assert world.engine.health.report("1")["status"] == "degraded"
         assert b"clara_rpc_up 0.0" in world.engine.metrics.render()
 
 
@@ -556,10 +559,10 @@ async def test_the_heart_beats_on_after_something_nobody_foresaw(local_chain: Lo
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.app.store.put(world.app.chain_id, LAST_TICK, '{"at": 99999999999, "unheardOf": 1}')
         await asyncio.sleep(5 * FAST.beat_seconds)
-        before = world.engine.pulse.beat
+        before = world.engine.health.beat
 
         async def beats() -> bool:
-            return world.engine.pulse.beat > before
+            return world.engine.health.beat > before
 
         await eventually(beats, 10)
         assert not await world.app.store.take_lease(f"worker:{world.engine.worker}", "another", 1)
@@ -567,7 +570,7 @@ async def test_the_heart_beats_on_after_something_nobody_foresaw(local_chain: Lo
 
 async def test_one_broken_row_keeps_no_other_challenge_waiting(local_chain: LocalChain, tmp_path: Path) -> None:
     """What cannot even be parsed is a problem of its own challenge; the tick ends well and the other is evaluated."""
-    broken, due_too = await post_round(local_chain), await due_round(local_chain)
+    broken, due_too = await post_round(local_chain), await closed_round(local_chain)
     async with open_app(settings_of(local_chain, tmp_path)) as app:
         await app.store.put(app.chain_id, attempts_key(broken), '{"number": 1, "unheardOf"')
     async with turning(settings_of(local_chain, tmp_path)) as world:
@@ -621,7 +624,7 @@ async def test_a_lost_lease_ends_what_runs_under_it(local_chain: LocalChain, tmp
 
 async def test_who_finds_it_held_leaves_the_holders_status_alone(local_chain: LocalChain, tmp_path: Path) -> None:
     """Another worker compares: an attempt beside it ends, says nothing in its place, and one comes after it."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     lease = f"evaluation:31337:{address}"
     async with open_app(settings_of(local_chain, tmp_path)) as app:
         assert await app.store.take_lease(lease, "another:1", 60)
@@ -637,7 +640,7 @@ async def test_who_finds_it_held_leaves_the_holders_status_alone(local_chain: Lo
 
 async def test_half_of_the_window_gone_raises_the_alarm(local_chain: LocalChain, tmp_path: Path) -> None:
     """A result that waits too long for its person is shouted about."""
-    address = await due_round(local_chain, pool=2000 * USDC)
+    address = await closed_round(local_chain, pool=2000 * USDC)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "review")
         assert "DeadlineAtRisk" not in raised(world.engine.metrics)
@@ -651,7 +654,7 @@ async def test_an_api_without_workers_queues_and_does_not_run(
     local_chain: LocalChain, postgres_url: str, tmp_path: Path
 ) -> None:
     """What it queues waits for a worker, and a worker takes it."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     settings = settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=postgres_url)
     async with turning(settings, mode="api-only") as world:
         await world.engine.requests.request(address)
@@ -666,7 +669,7 @@ async def test_work_in_a_queue_of_another_version_is_not_left_there(
     local_chain: LocalChain, tmp_path: Path, column: str, value: str
 ) -> None:
     """Queued by a version whose queues this one does not serve, the round is started anew and posted."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     settings = settings_of(local_chain, tmp_path)
     async with turning(settings, mode="api-only") as world:
         await world.engine.requests.request(address)

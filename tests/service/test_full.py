@@ -16,7 +16,8 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from tests.support.service import Turning, due_round, eventually, raised, settings_of, turning
+from tests.support.rounds import closed_round
+from tests.support.service import Turning, eventually, raised, settings_of, turning
 
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import LocalChain
@@ -79,7 +80,7 @@ async def goes_on(world: Turning, address: Address, told: str, heal: Callable[[]
 
     async def is_told() -> bool:
         await world.engine.tick()
-        return told in str(world.engine.pulse.report("1")["problems"])
+        return told in str(world.engine.health.report("1")["problems"])
 
     await eventually(is_told, 60)
     assert "DatabaseUnavailable" in raised(world.engine.metrics)
@@ -104,7 +105,7 @@ async def test_a_full_disk_under_sqlite_is_waited_for(
     """The service says that the disk is full, ends no round, and posts when there is space again."""
     settings = settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=f"sqlite:///{small_disk}/engine.db")
     async with turning(settings) as world:
-        address = await due_round(local_chain)
+        address = await closed_round(local_chain)
         filler = fill(small_disk)
         await goes_on(world, address, "database or disk is full. Free some disk space.", filler.unlink)
 
@@ -122,7 +123,7 @@ async def test_a_full_disk_under_postgres_is_waited_for(
         database_of_a_user(postgres_server, f"TABLESPACE {space}") as (url, _),
         turning(settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=url)) as world,
     ):
-        address = await due_round(local_chain)
+        address = await closed_round(local_chain)
         filler = fill(small_disk)
         await goes_on(world, address, "No space left on device (DiskFull)", filler.unlink)
     await admin(postgres_server, f"DROP TABLESPACE {space}")
@@ -147,6 +148,6 @@ async def test_a_postgres_that_takes_nothing_is_waited_for(
     async with database_of_a_user(postgres_server) as (url, name):
         end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{name}'"
         async with turning(settings_of(local_chain, tmp_path, CLARA_DATABASE_URL=url)) as world:
-            address = await due_round(local_chain)
+            address = await closed_round(local_chain)
             await admin(postgres_server, break_it.format(name), end)
             await goes_on(world, address, told, lambda: admin(postgres_server, heal_it.format(name), end))

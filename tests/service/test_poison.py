@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.faulty_node import FaultyNode
-from tests.support.service import due_round, settings_of, turning
+from tests.support.rounds import closed_round
+from tests.support.service import settings_of, turning
 
 from clara_eval.app import open_app
 from clara_eval.chain.contracts.abi import MOST_BYTES, abi
@@ -52,16 +52,15 @@ async def post_with_token(chain: LocalChain, code: str) -> Address:
     return address
 
 
-@pytest.mark.parametrize("code", TOKENS.values(), ids=TOKENS)
-async def test_a_hostile_token_stops_no_tick(local_chain: LocalChain, tmp_path: Path, code: str) -> None:
-    """The round beside it is posted, the tick is good, and the poisoned challenge is on the list as well."""
-    poison = await post_with_token(local_chain, code)
-    address = await due_round(local_chain)
+async def test_hostile_tokens_stop_no_tick(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The round beside them is posted, the tick is good, and the poisoned challenges are on the list as well."""
+    poisons = [await post_with_token(local_chain, code) for code in TOKENS.values()]
+    address = await closed_round(local_chain)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "complete")
         await world.engine.tick()
-        assert world.engine.pulse.tick_problem is None
-        assert poison in await summaries(world.app.store, world.app.chain_id)
+        assert world.engine.health.tick_problem is None
+        assert {*poisons} <= set(await summaries(world.app.store, world.app.chain_id))
 
 
 async def test_strange_metadata_stops_no_tick(local_chain: LocalChain, tmp_path: Path) -> None:
@@ -70,24 +69,23 @@ async def test_strange_metadata_stops_no_tick(local_chain: LocalChain, tmp_path:
         await local_chain.post_challenge(PostedTerms(challenge_uri=uri, payout_bps=(7000, 3000)))
         for uri in URIS.values()
     ]
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     async with turning(settings_of(local_chain, tmp_path)) as world:
         await world.until(address, "complete")
         assert {*poisons, address} <= set(await summaries(world.app.store, world.app.chain_id))
 
 
-@pytest.mark.parametrize("wording", WORDINGS.values(), ids=WORDINGS)
-async def test_a_challenge_that_cannot_be_read_is_its_own_trouble(
-    local_chain: LocalChain, tmp_path: Path, wording: tuple[int, str]
-) -> None:
+async def test_a_challenge_that_cannot_be_read_is_its_own_trouble(local_chain: LocalChain, tmp_path: Path) -> None:
     """In any node's words: the checkpoint moves on, the others are posted, and once it can be read it is listed."""
-    poison = await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000)))
-    address = await due_round(local_chain)
-    code, message = wording
+    poisons = {
+        await local_chain.post_challenge(PostedTerms(payout_bps=(7000, 3000))): {"code": code, "message": message}
+        for code, message in WORDINGS.values()
+    }
+    address = await closed_round(local_chain)
 
     def refuse(call: dict[str, Any]) -> dict[str, Any] | None:
-        is_poison = call["method"] == "eth_call" and call["params"][0]["to"] == poison
-        return {"error": {"code": code, "message": message}} if is_poison else None
+        error = poisons.get(call["params"][0]["to"]) if call["method"] == "eth_call" else None
+        return {"error": error} if error else None
 
     async with FaultyNode(local_chain.rpc_url) as node:
         node.instead = refuse
@@ -96,18 +94,19 @@ async def test_a_challenge_that_cannot_be_read_is_its_own_trouble(
             await world.engine.tick()
             report = await read_report(world.app)
             assert report is not None
-            assert [problem.partition(":")[0] for problem in report.problems] == [poison]
+            assert sorted(problem.partition(":")[0] for problem in report.problems) == sorted(poisons)
             place = await world.app.store.checkpoint(f"challenges:31337:{local_chain.deployment.factory}")
             assert place is not None
             assert place.number >= report.head_block - 1
             node.instead = None
             await world.engine.tick()
-            assert await world.app.store.get(31337, index_key(poison)) is not None
+            for poison in poisons:
+                assert await world.app.store.get(31337, index_key(poison)) is not None
 
 
 async def test_discovery_that_fails_keeps_no_known_challenge_waiting(local_chain: LocalChain, tmp_path: Path) -> None:
     """Nodes without events: what is known already is looked at all the same, and an alert tells the rest."""
-    address = await due_round(local_chain)
+    address = await closed_round(local_chain)
     async with open_app(settings_of(local_chain, tmp_path)) as app:
         await app.store.put(31337, f"engine:announced:{address}", "1")
     asked: list[str] = []

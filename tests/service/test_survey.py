@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from clara_eval.challenges.status import FAILED, StatusWriter
 from clara_eval.core.address import Address
 from clara_eval.core.hashing import keccak_hex, plain_json
 from clara_eval.devnet.local_chain import HOUR, Handed, LocalChain, PostedTerms
-from clara_eval.documents.store_keys import review_key
+from clara_eval.documents.store_keys import review_key, status_key
 from clara_eval.service.due import FINISHED, TickReport
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
@@ -105,6 +106,29 @@ async def test_a_tick_reads_only_what_changed(local_chain: LocalChain, tmp_path:
         await local_chain.move_time(HOUR + 1)
         _, due = await ticked(app)
     assert set(due) == {addresses[0], addresses[2], addresses[3]}
+
+
+async def test_an_event_is_read_twice_and_then_rests(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A challenge with an event is read again once, in case of a reorg, and is not kept in the list of changes."""
+    (address,) = await posted(local_chain, 1)
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        await settled(app, local_chain)
+        await submit(local_chain, address)
+        await settled(app, local_chain)
+        last = await read_at(app, [address])
+        await settled(app, local_chain)
+        assert await read_at(app, [address]) == last
+        assert json.loads(await app.store.get(app.chain_id, CHANGES) or "")["again"] == []
+
+
+async def test_an_unreadable_status_is_a_problem_of_its_own(local_chain: LocalChain, tmp_path: Path) -> None:
+    """A status that this version cannot read, as after a roll-back, is reported and does not fail the tick."""
+    (address,) = await posted(local_chain, 1)
+    async with open_app(settings_of(local_chain, tmp_path)) as app:
+        await settled(app, local_chain)
+        await app.store.put(app.chain_id, status_key(address), '{"status": "unheard_of", "progress": 1}')
+        report, _ = await ticked(app)
+    assert any("statuses" in problem for problem in report.problems)
 
 
 async def test_a_restart_misses_nothing(local_chain: LocalChain, tmp_path: Path) -> None:

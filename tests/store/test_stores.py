@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
 import threading
 import time
 from contextlib import closing
@@ -225,6 +226,32 @@ async def test_a_file_that_is_held_for_a_moment_is_opened_afterwards(tmp_path: P
     await holding
     assert await store.entry(RUN, "k") == "v"
     await store.close()
+
+
+RECOVERS = """
+import fcntl, sys, time
+with open(sys.argv[1], "r+b") as shared:
+    fcntl.lockf(shared, fcntl.LOCK_EX, 8, 120)  # all locks of SQLite's WAL index
+    shared.write(bytes(96))  # both copies of its header, as after a kill
+    shared.flush()
+    print(flush=True)
+    time.sleep(0.5)
+"""
+
+
+async def test_a_new_store_is_read_while_another_process_recovers_it(tmp_path: Path) -> None:
+    """The first read of a store waits for a process that recovers the file, and finds its tables."""
+    place = tmp_path / "store.db"
+    async with opened_store(f"sqlite:///{place}") as store:
+        with closing(sqlite3.connect(place)) as holder:
+            holder.execute("SELECT name FROM migrations")  # so that there is an index
+            other = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", RECOVERS, f"{place}-shm", stdout=asyncio.subprocess.PIPE
+            )
+            assert other.stdout is not None
+            assert await other.stdout.readline() == b"\n"
+            assert await store.get(1, "key") is None
+            assert await other.wait() == 0
 
 
 async def test_a_wrong_database_url_is_explained() -> None:

@@ -91,7 +91,7 @@ class Service:
     url: str
     store: SqlStore
     engine: ScriptedEngine
-    pulse: ServiceHealth
+    health: ServiceHealth
     metrics: Metrics
     http: aiohttp.ClientSession
 
@@ -180,10 +180,10 @@ async def fill(store: SqlStore) -> None:
         await save_trace(store, CHAIN, address, render(lines, writer.digest), writer.digest)
 
 
-async def _beat(pulse: ServiceHealth) -> None:
+async def _beat(health: ServiceHealth) -> None:
     while True:
         await asyncio.sleep(5)
-        pulse.beating()
+        health.beating()
 
 
 @asynccontextmanager
@@ -199,9 +199,9 @@ async def running_service(
     store = await SqliteStore.open(folder / "api.db")
     if filled:
         await fill(store)
-    engine, pulse, metrics = ScriptedEngine(), ServiceHealth("all", 300), Metrics("test")
+    engine, health, metrics = ScriptedEngine(), ServiceHealth("all", 300), Metrics("test")
     reader = ResultReader(store, CHAIN, settings.traces_public)
-    app = create_app(ApiContext(settings, reader, metrics, pulse, cast("ServiceRequests", engine)), rates=rates)
+    app = create_app(ApiContext(settings, reader, metrics, health, cast("ServiceRequests", engine)), rates=rates)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -210,7 +210,7 @@ async def running_service(
             api_running(app, listening, proxies=proxies, request_seconds=request_seconds),
             aiohttp.ClientSession() as http,
         ):
-            beating = asyncio.create_task(_beat(pulse))
-            yield Service(url, store, engine, pulse, metrics, http)
+            beating = asyncio.create_task(_beat(health))
+            yield Service(url, store, engine, health, metrics, http)
             beating.cancel()
     await store.close()

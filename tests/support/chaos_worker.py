@@ -1,8 +1,8 @@
 """One worker of the chaos suite: the real service with a faster clockwork, on whatever the environment says.
 
 With `--nursery` the process imports everything once and then forks a worker for each line it is given, so that a
-thousand kills do not cost a thousand starts of Python: `{"environ": {…}, "log": PATH}` in, `{"pid": …}` out, and later
-`{"ended": …, "code": …, "at": …}` with the moment.
+thousand kills do not cost a thousand starts of Python: `{"environ": {…}, "log": PATH, "script": []}` in, `{"pid": …}`
+out, and later `{"ended": …, "code": …, "at": …}` with the moment. With a script's path and words it runs that instead.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import sys
 import time
 import traceback
 from importlib import import_module
+from runpy import run_path
 from typing import Any
 
 from tests.support.kill_points import die_with_parent, kill_at
 
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.config.settings import Settings
+from clara_eval.core.version import code_version
 from clara_eval.interfaces.serve import run_service
 from clara_eval.service.due import EngineOptions
 from clara_eval.service.engine import Mode
@@ -37,9 +39,10 @@ FAST = EngineOptions(
     retry_seconds_max=4,
 )
 _LATE_IMPORTS = (
-    "anyio._backends._asyncio", "clara_eval.judge.providers.openai", "clara_eval.interfaces.mcp.server", "dbos",
-    "numpy.ma", "psycopg", "psycopg_pool", "rich.logging",
-    "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite.pysqlite", "truststore",
+    "anyio._backends._asyncio", "clara_eval.actions.verify", "clara_eval.core.accounts",
+    "clara_eval.devnet.demo.round", "clara_eval.interfaces.mcp.server", "clara_eval.judge.providers.openai",
+    "clara_eval.store.postgres", "clara_eval.store.sqlite", "dbos", "numpy.ma", "psycopg", "psycopg_pool",
+    "rich.logging", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite.pysqlite", "truststore",
     "uvicorn.lifespan.on", "uvicorn.protocols.http.auto",
 )  # fmt: skip
 """What a worker loads on its way, and a worker that is forked need not."""
@@ -67,12 +70,26 @@ def _fork(asked: dict[str, Any]) -> int:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for given, stream in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(given, stream)
+    if asked["script"]:
+        os.environ.clear()
     os.environ.update(asked["environ"])
     try:
-        os._exit(_work())
+        os._exit(_run_script(asked["script"]) if asked["script"] else _work())
     except BaseException:  # noqa: BLE001 - a forked child must end here, whatever happens
         traceback.print_exc()
         os._exit(1)
+
+
+def _run_script(words: list[str]) -> int:
+    """As Python runs a file; its exit code."""
+    die_with_parent()
+    sys.argv = words
+    try:
+        run_path(words[0], run_name="__main__")
+    except SystemExit as end:
+        sys.stdout.flush()
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
 
 
 def _nursery() -> int:
@@ -80,6 +97,7 @@ def _nursery() -> int:
     die_with_parent()
     for room in _LATE_IMPORTS:
         import_module(room)
+    code_version()  # it reads all of the code, once a process
     gc.collect()
     gc.freeze()  # the children share it all, and need not look through it
     signal.signal(signal.SIGCHLD, _reap)

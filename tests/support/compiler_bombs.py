@@ -16,6 +16,25 @@ def _contract(statement: str, inside: str = "") -> str:
 
 
 COMPILER_BOMBS = {
+    "one long block": _contract(
+        "s = 1; assembly { " + "".join(f"mstore(add(s,{n}),mload(add(s,{7 * n % 3000})))" for n in range(2_960)) + " }"
+    ),
+    "one long modifier": _contract(
+        "s = 1;",
+        inside="modifier m(uint256 x) { assembly { "
+        + "".join(f"mstore(add(x,{n}),mload(add(x,{7 * n % 250})))" for n in range(250))
+        + " } _; } "
+        + "".join(f"function f{n}() external m({n}) {{ }} " for n in range(200)),
+    ),
+    "many long blocks": _contract(
+        "s = 1;",
+        inside="".join(
+            f"function f{m}(uint256 x) external pure {{ assembly {{ "
+            + "".join(f"mstore(add(x,{n}),mload(add(x,{7 * n % 300})))" for n in range(300))
+            + " } }"
+            for m in range(9)
+        ),
+    ),
     "parentheses": _contract("s = " + "(" * 20_000 + "1" + ")" * 20_000 + ";"),
     "powers": _contract("s = " + "2**" * 3_000 + "2;"),
     "structs": _doubling(

@@ -15,6 +15,11 @@ def forged(lines: list[str], change: Change) -> list[str]:
     """The same trace with changed bodies and all hashes made right again."""
     bodies = {entry.key: entry.body for entry in read_entries(lines)}
     change(bodies)
+    return sealed(bodies)
+
+
+def sealed(bodies: Entries) -> list[str]:
+    """The lines of a trace of these entries, with right hashes."""
     writer = TraceWriter()
     changed = [writer.line(key, body) for key, body in bodies.items()]
     return "".join(render(changed, writer.digest)).splitlines(keepends=True)

@@ -46,12 +46,13 @@ class Nursery:
                 await made._process.wait()
                 await made._reader
 
-    async def fork(self, environ: dict[str, str], log: Path) -> Forked:
+    async def fork(self, environ: dict[str, str], log: Path, *script: str) -> Forked:
+        """A worker, or with its path and words a script, which has this environment alone."""
         async with self._one_at_a_time:
             process = self._process or await self._start()
             assert process.stdin is not None
             after = len(self.ended)
-            process.stdin.write(json.dumps({"environ": environ, "log": str(log)}).encode() + b"\n")
+            process.stdin.write(json.dumps({"environ": environ, "log": str(log), "script": script}).encode() + b"\n")
             await process.stdin.drain()
             pid = await asyncio.wait_for(self._pids.get(), 600)
             return Forked(pid, self, after)

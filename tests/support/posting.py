@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
+from tests.support.step_worker import StepWorkers
 
 from clara_eval.chain.account import EthereumAccount
 from clara_eval.chain.contracts.abi import abi
@@ -90,6 +90,11 @@ async def instantly(_seconds: float) -> None:
     """The nodes' own pauses are not part of the story."""
 
 
+async def briefly(seconds: float) -> None:
+    """Wait a tenth of the time: a node that replaces blocks needs some of it."""
+    await asyncio.sleep(seconds / 10)
+
+
 def wallet_of(key: str, **policy: Any) -> Wallet:
     return Wallet(SecretStr(key), replace(evaluator_policy(31337), **policy))
 
@@ -112,7 +117,7 @@ async def world(
 ) -> AsyncIterator[World]:
     network = replace(NETWORKS["local"], confirmations=confirmations)
     clock = Clock()
-    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, retries=NodeRetries(sleep=instantly))
+    rpc = Rpc(list(urls) or [local.rpc_url], chain_id=31337, retries=NodeRetries(sleep=briefly))
     chain = EthereumChain(rpc, network, first_block=0)
     store = await SqliteStore.open(folder / "store.db")
     address = await closed(local)
@@ -229,53 +234,14 @@ async def local_send(w: World, transaction: dict[str, str]) -> None:
     await w.local.node.receipts([tx_hash])
 
 
-_CHILD = """
-import asyncio, os, signal, sys
-from clara_eval.app import open_app
-from clara_eval.core.address import to_address
-from clara_eval.challenges.venue import look_at_challenge
-from clara_eval.challenges.calls import publish
-from clara_eval.chain.sender import TransactionSender
-from clara_eval.config.settings import Settings
-from clara_eval.chain.model import choose_winners
-from clara_eval.core.model import Placed
-
-url, key, factory, address, database, digest, last_step = sys.argv[1:]
-names = ("CLARA_RPC_URL", "CLARA_EVALUATOR_KEY", "CLARA_CHALLENGE_FACTORY", "CLARA_DATABASE_URL")
-
-
-class Dies:
-    def __init__(self, thing):
-        self.thing = thing
-
-    def __getattr__(self, name):
-        found = getattr(self.thing, name)
-        if name != last_step:
-            return found
-
-        async def die(*args, **named):
-            await found(*args, **named)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        return die
-
-
-async def main():
-    values = zip(names, (url, key, factory, f"sqlite:///{database}"))
-    async with open_app(Settings.model_validate(dict(values))) as app:
-        challenge = await look_at_challenge(app.chain, to_address(address))
-        placed = [Placed(s.submitter, 9000 - n) for n, s in enumerate(challenge.submissions)]
-        sender = TransactionSender(Dies(app.sender.account), Dies(app.store))
-        await publish(challenge, choose_winners(challenge, placed), digest, sender=sender)
-
-
-asyncio.run(main())
-"""
-
-
 async def post_and_die(w: World, rpc_url: str, database: Path, last_step: str) -> int:
     """Post in a process of its own that gets SIGKILL right after its first `last_step`; its exit code."""
-    key, factory = w.local.evaluator.key, w.local.deployment.factory
-    arguments = [rpc_url, key, factory, w.challenge.address, str(database), DIGEST, last_step]
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", _CHILD, *arguments)
-    return await child.wait()
+    environ = {
+        "CLARA_NETWORK": "local",
+        "CLARA_RPC_URL": rpc_url,
+        "CLARA_EVALUATOR_KEY": w.local.evaluator.key,
+        "CLARA_CHALLENGE_FACTORY": w.local.deployment.factory,
+        "CLARA_DATABASE_URL": f"sqlite:///{database}",
+    }
+    async with StepWorkers(environ) as workers:
+        return await workers.run("post", w.challenge.address, DIGEST, kill=f"after:{last_step}:1")

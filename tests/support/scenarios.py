@@ -328,7 +328,7 @@ async def poison_scenario(chain: LocalChain, address: Address, place: Path, seed
         metrics = Metrics()
         async with Engine(app, metrics, Alerts(metrics), options=_QUIET_ENGINE).running() as engine:
             await _posted(chain, address, time.monotonic() + PATIENCE_SECONDS)
-            problems = [] if engine.pulse.tick_problem is None else [f"the tick fails: {engine.pulse.tick_problem}"]
+            problems = [] if engine.health.tick_problem is None else [f"the tick fails: {engine.health.tick_problem}"]
         if not await as_web3(chain.challenge(address)).functions.scorePostedAt().call():
             problems.append(f"{address}: not posted beside {poison}")
     return problems

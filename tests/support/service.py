@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eth_utils.address import to_checksum_address
+from tests.support.rounds import closed_round
 
 from clara_eval.app import App, open_app
 from clara_eval.chain.model import Challenge
@@ -19,7 +20,6 @@ from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.challenge_index import read_document
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
-from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, USDC, LocalChain
 from clara_eval.documents.results import Summary, Token
 from clara_eval.documents.store_keys import index_key, status_key
@@ -31,7 +31,7 @@ from clara_eval.service.record import RECORDED
 from clara_eval.service.survey import ANNOUNCED
 
 FAST = EngineOptions(
-    tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,
+    tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.15, beat_seconds=0.2, lease_seconds=2, retry_seconds=1,
     worker_evaluations=4,
 )  # fmt: skip
 PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=2)
@@ -97,20 +97,13 @@ async def turning(settings: Settings, **options: Any) -> AsyncIterator[Turning]:
             yield Turning(engine, app)
 
 
-async def due_round(chain: LocalChain, **terms: Any) -> Address:
-    address = await post_round(chain, **terms)
-    await submit_round(chain, address)
-    await chain.move_time(HOUR + 1)
-    return address
-
-
 def checksum_of(chain: LocalChain, index: int) -> Any:
     return to_checksum_address(chain.agents[index].address)
 
 
 async def posted_round(chain: LocalChain) -> Address:
     """A due round whose poster has posted the scores."""
-    address = await due_round(chain)
+    address = await closed_round(chain)
     contract = chain.challenge(address)
     await chain.send(chain.poster, contract, "advanceToScoring")
     prizes = zip(range(3), (300 * USDC, 125 * USDC, 75 * USDC), strict=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from clara_eval.service.due import EngineOptions
 
-FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.05, beat_seconds=0.2, lease_seconds=5)
+FAST = EngineOptions(tick_cron="0 0 1 1 *", tick_seconds=300, poll_seconds=0.15, beat_seconds=0.2, lease_seconds=5)
 
 
 @contextmanager

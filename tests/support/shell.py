@@ -1,5 +1,7 @@
 """A shell for the commands of the docs, in which `clara-eval` starts at once: it is forked from a process that has it.
 
+SIGUSR1 to the program kills the forked process (SIGKILL), as `kill -9` of a real one does.
+
 `python -m tests.support.shell SOCKET` is that process; `Shell` starts it, and runs scripts in real bash.
 """
 
@@ -29,6 +31,7 @@ line.sendall(asked)
 (pid,) = struct.unpack("i", line.recv(4))
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, lambda sent, _: os.kill(pid, sent))
+signal.signal(signal.SIGUSR1, lambda *_: os.kill(pid, signal.SIGKILL))
 sys.exit(struct.unpack("i", line.recv(4))[0])
 """
 
@@ -72,8 +75,12 @@ def opened_shell(place: Path) -> Iterator[Shell]:
 
 
 def _serve(address: str) -> None:
+    import eth_account  # noqa: F401 - commands that sign import it late, in half a second
+
+    from clara_eval.core.version import code_version
     from clara_eval.interfaces.cli import COMMANDS, load
 
+    code_version()  # it reads all of the code, once a process
     for entry in COMMANDS.values():
         if entry.target and not entry.target.startswith("clara_eval.redteam"):
             load(entry.target)

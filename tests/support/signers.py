@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from eth_keys.datatypes import PrivateKey
 
-from clara_eval.core.address import ORDER
+from clara_eval.core.address import CURVE_ORDER
 from clara_eval.core.hashing import keccak_hex
 
 Lie = Literal[
@@ -90,7 +90,7 @@ class LocalWeb3Signer(LocalSigner):
             return web.Response(status=_ANSWERS[self.lie], text="0x1234")
         data = bytes.fromhex((await request.json())["data"][2:]) + (b"\0" if self.lie == "other data" else b"")
         signature = self.signing_key().sign_msg_hash(bytes.fromhex(keccak_hex(data)[2:]))
-        s = ORDER - signature.s if self.lie == "high s" else signature.s
+        s = CURVE_ORDER - signature.s if self.lie == "high s" else signature.s
         rs = signature.r.to_bytes(32, "big") + s.to_bytes(32, "big")
         return web.Response(text="0x" + (rs + bytes([27 + signature.v])).hex())
 
@@ -117,7 +117,7 @@ class LocalKms(LocalSigner):
         signature = private.sign(digest, ec.ECDSA(Prehashed(hashes.SHA256())))
         if self.lie == "high s":
             r, low = decode_dss_signature(signature)
-            signature = encode_dss_signature(r, max(low, ORDER - low))
+            signature = encode_dss_signature(r, max(low, CURVE_ORDER - low))
         signature = b"nonsense" if self.lie == "garbage" else signature
         return self._json({"KeyId": body["KeyId"], "Signature": base64.b64encode(signature).decode()})
 

@@ -1,17 +1,19 @@
 """Processes that do one piece of work each and may be killed on the way, without loading everything anew for each.
 
 `StepWorkers` starts one process a session that has loaded the product; for every piece of work it forks a child that
-really runs it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work: `tick`,
-`evaluate ADDRESS`, `sync ADDRESS`, or `object ADDRESS ABOUT REASON SIGNATURE`, with settings of its own.
+really runs it, and really dies by SIGKILL at the step of `kill_points` that it was told. Work, each with settings:
+`tick`, `evaluate ADDRESS`, `sync ADDRESS`, `post ADDRESS DIGEST`, or `object ADDRESS ABOUT REASON SIGNATURE`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
 import traceback
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -22,10 +24,14 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import object_to_draft
 from clara_eval.actions.publication import publish_missing
 from clara_eval.app import open_app
-from clara_eval.chain.model import Challenge
+from clara_eval.chain.model import Challenge, choose_winners
 from clara_eval.chain.sender import SendTimeouts
+from clara_eval.challenges.calls import publish
+from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
+from clara_eval.core.model import Placed
+from clara_eval.core.version import code_version
 from clara_eval.service.loop import run_tick
 from clara_eval.service.metrics import Alerts, Metrics
 from clara_eval.store.open import existing_store
@@ -33,6 +39,13 @@ from clara_eval.store.open import existing_store
 PACE = SendTimeouts(poll_seconds=0.02, lease_seconds=5, give_up_after_seconds=30)
 KILLED = -9
 _PASSED = ("PATH", "PYTHONPATH")
+_LATE_IMPORTS = (
+    "clara_eval.core.accounts", "clara_eval.judge.providers.openai", "clara_eval.store.postgres",
+    "clara_eval.store.sqlite", "concurrent.futures.thread", "numpy.ma", "tree_sitter_python",
+)  # fmt: skip
+"""What a child loads on its way, and need not when its parent has it."""
+_KV_IMPORTS = ("cloudflare", "cloudflare.resources.kv", "cloudflare.types.shared")
+"""The same for a child that writes to Cloudflare KV."""
 _LOADED: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.subprocess.Process] = WeakKeyDictionary()
 
 
@@ -94,6 +107,11 @@ async def _work(words: list[str], environ: dict[str, str]) -> list[str]:
             return []
         if words[0] == "sync":
             return [told.problem async for told in publish_missing(app, only=[Address(words[1])]) if told.problem]
+        if words[0] == "post":
+            challenge = await look_at_challenge(app.chain, Address(words[1]))
+            placed = [Placed(one.submitter, 9000 - number) for number, one in enumerate(challenge.submissions)]
+            await publish(challenge, choose_winners(challenge, placed), words[2], sender=app.sender)
+            return []
         if words[0] == "object":
             address, about, reason, signature = words[1:]
             await object_to_draft(app.store, app.chain, Address(address), about, reason, signature)
@@ -122,8 +140,15 @@ def _child(words: list[str], kill: str, environ: dict[str, str], out: int) -> No
 
 
 def _serve() -> None:
+    for name in _LATE_IMPORTS:
+        import_module(name)
+    code_version()  # it reads all of the code, once a process
+    gc.collect()
+    gc.freeze()  # the children share it all, and need not look through it
     for line in sys.stdin:
         words, kill, environ = json.loads(line)
+        for name in _KV_IMPORTS if "CLARA_KV_TOKEN" in environ else ():
+            import_module(name)
         end, out = os.pipe()
         child = os.fork()
         if child == 0:

@@ -41,8 +41,7 @@ def parse_amount(text: str, token: PrizeToken, *, is_dollar: bool = True) -> int
         )
     if len(fraction.rstrip("0")) > token.decimals:
         raise BadInput(f"{text[:40]!r} has more decimals than {token.symbol} ({token.decimals}).")
-    digits = fraction.rstrip("0").ljust(token.decimals, "0")
-    return int(re.sub("[_,]", "", whole) + digits)
+    return int(re.sub("[_,]", "", whole) + fraction.rstrip("0").ljust(token.decimals, "0"))
 
 
 def show_amount(units: int, token: PrizeToken | Token) -> str:
@@ -55,8 +54,7 @@ def show_amount(units: int, token: PrizeToken | Token) -> str:
 def round_amount(units: int, token: PrizeToken | Token) -> str:
     """Format as `1,250.00 USDC` for a column; ≈ marks an amount cut to two decimals."""
     cents, rest = divmod(units * 100, 10**token.decimals)
-    mark = "≈" if rest else ""
-    return f"{mark}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
+    return f"{'≈' if rest else ''}{cents // 100:,}.{cents % 100:02d} {escaped(token.symbol)[:12]}"
 
 
 def parse_span(text: str) -> int | None:
@@ -156,6 +154,5 @@ def show_wait(seconds: int) -> str:
     parts = []
     for name, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
         count, seconds = divmod(max(0, seconds), size)
-        if count:
-            parts.append(f"{count} {name}")
+        parts += [f"{count} {name}"] if count else []
     return " ".join(parts[:2]) or "0 s"

@@ -138,8 +138,6 @@ class JudgedPair:
 
 def measure(judge: str, prompt: str, work: str, pairs: Sequence[JudgedPair], floor: float = gate.FLOOR) -> Calibration:
     decided = [pair for pair in pairs if pair.verdict is not None]
-    humans = Counter(pair.human for pair in pairs)
-    agreed = sum(pair.verdict == pair.human for pair in decided)
     clear = [pair for pair in decided if pair.verdict != "tie" and pair.human != "tie"]
     leads = [(pair.human, *_leader(pair.shown_first or "tie", pair.shown_second or "tie")) for pair in decided]
     # For each verdict that names a side: its probability in the model of a round, and whether people disagree.
@@ -150,8 +148,8 @@ def measure(judge: str, prompt: str, work: str, pairs: Sequence[JudgedPair], flo
         work,
         len(pairs),
         len(pairs) - len(decided),
-        proportion(agreed, len(decided)),
-        max(humans.values(), default=0) / max(1, len(pairs)),
+        proportion(sum(pair.verdict == pair.human for pair in decided), len(decided)),
+        max(Counter(pair.human for pair in pairs).values(), default=0) / max(1, len(pairs)),
         _kappa(decided),
         proportion(sum(pair.verdict == pair.human for pair in clear), len(clear)),
         mean([(_SIGN[pair.shown_first] - _SIGN[pair.shown_second]) / 2 for pair in decided]),
@@ -254,7 +252,7 @@ async def _compare_or_raise(judge: ModelJudge | RulesJudge, first: JudgeVector, 
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class CostEstimate:
     """The estimated cost; `micro_usd` is None if the judge has no known price."""
 
     judge: str
@@ -272,7 +270,7 @@ class Rejudged:
     unanswered: int
     otherwise: tuple[Comparison, ...]  # recorded comparisons that the judge now decides differently
     disagreement: Measured  # their share, with a 95 % interval for the whole round
-    cost: Foreseen
+    cost: CostEstimate
 
 
 def draw(seed: str, count: int, wanted: int) -> list[int]:
@@ -292,9 +290,9 @@ async def rejudge(
     judge: str,
     wanted: int,
     rpc: str | None,
-    foreseen: Callable[[Foreseen], None],
+    on_estimate: Callable[[CostEstimate], None],
 ) -> Rejudged:
-    """Ask `wanted` comparisons again; `foreseen` receives the cost first and may raise to stop."""
+    """Ask `wanted` comparisons again; `on_estimate` receives the cost first and may raise to stop."""
     if rpc is None or checked.posted is None:
         raise BadInput(
             "What is asked again is drawn by the block after the post.", path="rpc", remedy="Give --rpc URL."
@@ -308,7 +306,7 @@ async def rejudge(
     decided = range(len(games)) if is_ruled else [place for place, one in enumerate(games) if one.winner is not None]
     chosen = [games[decided[place]] for place in draw(seed, len(decided), wanted)]
     cost = _estimate_cost(checked, settings, judge, chosen)
-    foreseen(cost)
+    on_estimate(cost)
     async with open_jury(settings, judge) as (askers, _store):
         asked = _make_judge(askers[judge], checked.result.given.config, checked.result.schema)
         decisions = await gather_or_raise(_compare_or_raise(asked, *_vectors(checked, one)) for one in chosen)
@@ -326,13 +324,13 @@ def _vectors(checked: Checked, one: Comparison) -> tuple[JudgeVector, JudgeVecto
     return facts[Address(one.first)].vector, facts[Address(one.second)].vector
 
 
-def _estimate_cost(checked: Checked, settings: Settings, judge: str, chosen: list[Comparison]) -> Foreseen:
+def _estimate_cost(checked: Checked, settings: Settings, judge: str, chosen: list[Comparison]) -> CostEstimate:
     (named,) = parse_jury(judge)
     card = price_cards(settings, [named]).get(named.text)
     if named.text == "rules":
-        return Foreseen(judge, 0, 0)
+        return CostEstimate(judge, 0, 0)
     criteria, schema = checked.result.given.config.criteria, checked.result.schema
     prompts = [comparison_prompt(criteria, schema, *_vectors(checked, one)) for one in chosen]
     counts = [estimated_tokens(prompt.system + prompt.user) for prompt in prompts]
     cost = None if card is None else sum(card.price(count, ANSWER_TOKENS) for count in counts)
-    return Foreseen(judge, len(prompts), cost)
+    return CostEstimate(judge, len(prompts), cost)

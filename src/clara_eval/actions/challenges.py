@@ -14,19 +14,19 @@ from clara_eval.actions.evidence import evaluator_record
 from clara_eval.actions.perform import sender_of
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, PostedBy, PrizeToken, WinnerPrize
-from clara_eval.challenges.challenge_index import STATUS, inline_metadata, json_object, skills_in
+from clara_eval.challenges.challenge_index import STATUS, inline_metadata, skills_in
 from clara_eval.challenges.stored_results import ApiRecords
 from clara_eval.config.eval_config import BadEvalConfig, read_metadata
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, ClaraError, NotFound, Temporary
-from clara_eval.core.model import Submission
+from clara_eval.core.model import FINALIZATION_SECONDS, Submission
+from clara_eval.core.strict_json import object_or_none
 from clara_eval.core.untrusted import SHORT_CHARS, TITLE_CHARS, fence
 from clara_eval.documents import actions as documents
 from clara_eval.documents.results import ChainStatus, D, EvaluatorRecord, ProvisionalBoard, Value, read
 from clara_eval.documents.store_keys import provisional_key
 
-FINALIZATION_SECONDS = 12 * 3600  # the contract's wait between the post and the claims
 COOLDOWN_SECONDS = 3600  # the contract's wait between two submissions of one address
 UNSETTLED = 20  # newest challenges that are read again each time, because a reorg may replace them
 MAX_PAGE = 50
@@ -109,8 +109,7 @@ async def browse(caller: Caller, wanted: ChallengeFilter) -> documents.BrowseRes
     place, block = wanted.offset, 0
     last = min(len(newest), wanted.offset + wanted.limit * PAGES_SCANNED)
     while place < last and len(found) < wanted.limit:
-        page = await _read_page(caller, newest[place : place + min(wanted.limit, last - place)])
-        for challenge in page:
+        for challenge in await _read_page(caller, newest[place : place + min(wanted.limit, last - place)]):
             place, block = place + 1, challenge.block.number
             metadata = inline_metadata(challenge.challenge_uri)
             if _passes(challenge, metadata, wanted, clara):
@@ -152,7 +151,7 @@ def _passes(challenge: Challenge, metadata: dict[str, object], wanted: Challenge
 async def detail(caller: Caller, address: str, sender: str | None = None) -> documents.DetailResult:
     challenge = await challenge_at(caller, address)
     content, problem = await _read_metadata(caller, challenge)
-    metadata = json_object(content)
+    metadata = object_or_none(content) or {}
     config = metadata.get("evalConfig")
     config_text = config if isinstance(config, str) or config is None else json.dumps(config)
     posted = challenge.score_posted_at
@@ -205,8 +204,7 @@ async def _evaluator_record(caller: Caller, challenge: Challenge) -> EvaluatorRe
 async def _provisional(caller: Caller, challenge: Challenge) -> list[documents.ProvisionalRow]:
     if challenge.status is not ChallengeStatus.OPEN or challenge.block.timestamp >= challenge.deadline:
         return []
-    key = provisional_key(challenge.address)
-    board = await read(caller.records, challenge.chain_id, ProvisionalBoard, key)
+    board = await read(caller.records, challenge.chain_id, ProvisionalBoard, provisional_key(challenge.address))
     return [
         documents.ProvisionalRow(
             address=to_address(row.address) if row.address else None,
@@ -275,9 +273,7 @@ def document_of(kind: type[D], values: Mapping[str, object], /, **more: object) 
 
 
 def evaluator_kind(challenge: Challenge, clara: Address | None) -> Literal["clara", "self", "other"]:
-    if challenge.is_scored_by_poster:
-        return "self"
-    return "clara" if challenge.evaluator == clara else "other"
+    return "self" if challenge.is_scored_by_poster else "clara" if challenge.evaluator == clara else "other"
 
 
 def _text(metadata: dict[str, object], key: str) -> str:
@@ -294,7 +290,7 @@ async def _read_metadata(caller: Caller, challenge: Challenge) -> tuple[bytes, s
         content = await caller.contents.fetch(uri)
     except ClaraError:
         return b"", "unreadable"
-    if challenge.is_scored_by_poster and not json_object(content).get("evalConfig"):
+    if challenge.is_scored_by_poster and not (object_or_none(content) or {}).get("evalConfig"):
         return content, None
     try:
         read_metadata(content, challenge.eval_config_hash)

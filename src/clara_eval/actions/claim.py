@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from io import StringIO
 
 from clara_eval.actions.amounts import show_amount, show_moment, show_wait
-from clara_eval.actions.challenges import FINALIZATION_SECONDS, challenge_at, posted_winners, submission_of
+from clara_eval.actions.challenges import challenge_at, posted_winners, submission_of
 from clara_eval.actions.perform import Action, Plan, Transaction, sender_of, transaction, with_gas
 from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus, Winners, check_scorable, choose_winners, post_scores
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.errors import BadInput, CannotAct, NotYet
-from clara_eval.core.model import Placed
+from clara_eval.core.model import FINALIZATION_SECONDS, Placed
 
 HIGHEST_SCORE = 10_000
 _PRIZE = ("prize", "claimPrize", "finalize")

@@ -58,9 +58,8 @@ async def evaluate(app: App, address: Address, request: EvaluationRequest | None
         app.sender.account.trust(address)
     else:
         await check_known(app, address)
-    lease = evaluation_lease(app.chain_id, address)
     shown = nullcontext() if request.dry_run else publish_live(app, address)
-    async with held(app.store, lease, request.holder, request.lease_seconds), shown:
+    async with held(app.store, evaluation_lease(app.chain_id, address), request.holder, request.lease_seconds), shown:
         status = await StatusWriter.resumed(app.store, app.chain_id, address, listener=request.progress)
         try:
             is_listed = await app.store.get(app.chain_id, index_key(address)) is not None
@@ -202,9 +201,8 @@ async def _record_existing_post(app: App, challenge: Challenge) -> Evaluation:
 
 async def _fit_plan(app: App, challenge: Challenge, window: Window, request: EvaluationRequest) -> EvaluationPlan:
     plan = request.plan or plan_of(app.settings)
-    speed = request.speed or expected_speed(app.settings.max_concurrency)
     count, judges = challenge.submission_count, len(plan.models)
-    more = window.most_comparisons(count, judges, speed)
+    more = window.most_comparisons(count, judges, request.speed or expected_speed(app.settings.max_concurrency))
     how = how_degraded(more, count, judges)
     if more is None or how is None:
         return plan

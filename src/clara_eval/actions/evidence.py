@@ -76,9 +76,7 @@ async def submitted_work(
 def difference(old: str, new: str) -> list[str]:
     """Return the lines of `diff -u` without its header; empty if the texts are equal or too long."""
     lines = old.splitlines(), new.splitlines()
-    if max(map(len, lines)) > MAX_DIFF_LINES:
-        return []
-    return list(difflib.unified_diff(*lines, lineterm="", n=3))[2:]
+    return [] if max(map(len, lines)) > MAX_DIFF_LINES else list(difflib.unified_diff(*lines, lineterm="", n=3))[2:]
 
 
 async def exchanges(reader: ResultReader, address: Address, scores: Scores, one: str, other: str) -> list[Exchange]:
@@ -102,8 +100,7 @@ async def exchanges(reader: ResultReader, address: Address, scores: Scores, one:
         if is_known:
             prompts = VectorPrompts("order" if body.get("group") else "compare", judging.criteria, judging.schema)
             accounts = body.get("group") or (body["first"], body["second"])
-            vectors = [make_vector(judging.schema, facts[account].features) for account in accounts]
-            prompt = prompts.prompt(vectors)
+            prompt = prompts.prompt([make_vector(judging.schema, facts[account].features) for account in accounts])
             system, user = prompt.system, prompt.user
         replies = [answers[f"answer/{one}"] for one in body["requests"] if f"answer/{one}" in answers]
         texts = tuple(answer["answer"]["text"] for answer in replies)
@@ -113,8 +110,7 @@ async def exchanges(reader: ResultReader, address: Address, scores: Scores, one:
 
 async def evaluator_record(store: PublicKeys, chain_id: int, evaluator: str) -> EvaluatorRecord:
     """Count how this evaluator's challenges ended, over all challenges known here."""
-    found = await summaries(store, chain_id)
-    own = [one for one in found.values() if one.evaluator == evaluator]
+    own = [one for one in (await summaries(store, chain_id)).values() if one.evaluator == evaluator]
     posted = [one for one in own if one.postedBy == "evaluator"]
     drafts = await store.get_many(chain_id, [draft_key(one.address) for one in posted])
     announced = {one.address: text for one in posted if (text := drafts.get(draft_key(one.address)))}
@@ -146,8 +142,7 @@ async def agent_standings(reader: ResultReader) -> list[AgentTotals]:
             standing, token = found[winner.agentId], result.token
             sums = {one.token.address: one for one in standing.earned}
             before = sums.get(token.address, Earned(token=token, amount="0"))
-            amount = str(int(before.amount) + int(winner.prizeAmount))
-            sums[token.address] = Earned(token=token, amount=amount)
+            sums[token.address] = Earned(token=token, amount=str(int(before.amount) + int(winner.prizeAmount)))
             standing.earned, standing.won = list(sums.values()), standing.won + 1
     return list(found.values())
 

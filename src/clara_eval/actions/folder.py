@@ -211,8 +211,7 @@ def write_results(found: Judged, out: Path, title: str) -> None:
 
 
 def build_result(venue: FolderVenue, result: EvaluationResult, digest: str, cost: float) -> Judged:
-    prizes = {one.account: "1" for one in result.placed[: venue.folder.winner_count]}
-    rows = leaderboard_rows(result, prizes, {})
+    rows = leaderboard_rows(result, {one.account: "1" for one in result.placed[: venue.folder.winner_count]}, {})
     reasons = _reasons(result, [row.address for row in rows if row.is_ranked])
     facts = {str(account): found for account, found in result.features.items()}
     rankings = [
@@ -296,8 +295,7 @@ async def viewed_folder(folder: Path) -> AsyncIterator[tuple[ResultReader, Check
     with lines, TemporaryDirectory(prefix="clara-view-") as place:
         checked = await check_folder(lines)
         async with opened_store(f"sqlite:///{place}/view.db") as store:
-            name = checked.venue.given.name
-            await save_trace(store, NO_CHAIN, name, lines, checked.digest)
+            await save_trace(store, NO_CHAIN, checked.venue.given.name, lines, checked.digest)
             await store.put_many(NO_CHAIN, _documents(checked))
             yield ResultReader(store, NO_CHAIN, "after_post"), checked
 
@@ -325,10 +323,9 @@ def _documents(checked: CheckedFolder) -> list[tuple[str, str]]:
         block=0,
     )
     scores = result_document(result, checked.digest, leaderboard_rows(result, winners, {})) | {"postedBy": "evaluator"}
-    status = EvalStatus(status="complete", progress=100)
     return [
         (index_key(name), summary.model_dump_json()),
         (scores_key(name), plain_json(scores)),
-        (status_key(name), status.model_dump_json()),
+        (status_key(name), EvalStatus(status="complete", progress=100).model_dump_json()),
         *public_keys(name, 0, result),
     ]

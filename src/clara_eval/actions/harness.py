@@ -51,8 +51,7 @@ _FUNCTIONS = frozenset({
     "function_definition", "modifier_definition", "fallback_receive_definition", "lambda",
     "arrow_function", "function_expression", "function_declaration", "method_definition",
     "generator_function", "generator_function_declaration",
-})  # fmt: skip
-"""Syntax nodes of functions in the grammars of all languages; no type has two meanings."""
+})  # fmt: skip  # Syntax nodes of functions in the grammars of all languages; no type has two meanings.
 NOTHING = ""
 ANSWERS: dict[Language, dict[str, str]] = {
     "solidity": {"are all empty": NOTHING},
@@ -74,8 +73,7 @@ ANSWERS: dict[Language, dict[str, str]] = {
         ),
         "all end an iteration": "next(iter(()))",
     },
-}
-"""What the functions of a submission without work return, by description; empty is no value."""
+}  # What the functions of a submission without work return, by description; empty is no value.
 _CONSTRUCTORS = frozenset({b"constructor", b"__init__", b"__new__"})
 _DID_NOT_RUN = frozenset(
     {RunOutcome.INFRASTRUCTURE, RunOutcome.DOES_NOT_COMPILE, RunOutcome.DOES_NOT_LOAD, RunOutcome.DOES_NOT_FIT}

@@ -15,7 +15,7 @@ from clara_eval.actions.quote import ScheduleQuote, Size, missing_model, quote_c
 from clara_eval.app import open_fetch, open_machine, plan_of
 from clara_eval.challenges.model_pool import ModelPool
 from clara_eval.challenges.status import StatusWriter
-from clara_eval.config.eval_config import EvalConfig, FeatureSchema, compile_schema, parse_eval_config
+from clara_eval.config.eval_config import TYPES_WITH, EvalConfig, FeatureSchema, compile_schema, parse_eval_config
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import BadInput
 from clara_eval.documents.results import EvalStatus
@@ -31,7 +31,6 @@ from clara_eval.store.trace_archive import drafted
 
 __all__ = ["JudgeFunction", "Judged", "JudgedEntry"]
 DEFAULT_WINNERS = 3
-_TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
 MAX_MODEL_SECONDS = 12 * 3600.0  # for the models in one run: a night; answers are kept for the next run
 
 
@@ -198,7 +197,7 @@ def typed_config(config: EvalConfig, schema: FeatureSchema) -> str:
         {
             key: value
             for key, value in feature.to_json().items()
-            if feature.type in _TYPES_WITH.get(key, (feature.type,)) and value is not None and value != []
+            if feature.type in TYPES_WITH.get(key, (feature.type,)) and value is not None and value != []
         }
         for feature in schema.features
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Literal
 
@@ -79,7 +79,7 @@ async def object_or_show(
         outcome="objected" if about else "announced",
         traceDigest=draft.digest,
         objectionsUntil=draft.until,
-        places=[DraftPlaceRecord(**asdict(place)) for place in draft.places[:MAX_PLACES]],
+        places=list(draft.places[:MAX_PLACES]),
         total=len(draft.places),
         margin=draft.margin,
         about=about or None,
@@ -149,8 +149,7 @@ async def object_to_draft(
     if kept is None:
         # The evaluation that closes the window needs this lease. It is taken only for a valid objection: otherwise
         # anyone could hold it all the time, and the result would never be posted.
-        holder = f"{os.getpid()}:{uuid.uuid4().hex}"
-        async with held(store, evaluation_lease(chain.chain_id, address), holder, 30):
+        async with held(store, evaluation_lease(chain.chain_id, address), f"{os.getpid()}:{uuid.uuid4().hex}", 30):
             _, ours = await _check_objection(*given)
             kept = await store.add_entry(run, key, objections.OBJECTION_FORM.text(ours))
     found = objections.OBJECTION_FORM.read_text(kept)
@@ -178,7 +177,7 @@ async def _check_objection(
     signed = normal_signature(signature)
     message = objections.objection_message(chain.chain_id, address, draft.digest, about, reason)
     signer = signer_of(message, signed) if signed is not None else None
-    places: dict[str, objections.DraftPlace] = {place.address: place for place in draft.places}
+    places: dict[str, DraftPlaceRecord] = {place.address: place for place in draft.places}
     if signed is None or signer is None or signer not in places:
         raise BadInput(
             "The objection is not signed by an address that submitted to this challenge.",

@@ -80,14 +80,12 @@ async def _check_place(place: Publication, _app: App) -> str:
 
 async def _check_network(app: App) -> str:
     await app.chain.blocks.rpc.ask("eth_chainId")
-    head = await app.chain.blocks.head()
-    return f"{app.settings.network_name} (chain {app.chain_id}), block {head.number}"
+    return f"{app.settings.network_name} (chain {app.chain_id}), block {(await app.chain.blocks.head()).number}"
 
 
 async def _check_factory(app: App) -> str:
     factory = to_address(app.settings.factory)
-    code = await app.chain.blocks.rpc.ask("eth_getCode", factory, "latest")
-    if code in ("0x", None):
+    if await app.chain.blocks.rpc.ask("eth_getCode", factory, "latest") in ("0x", None):
         raise ClaraError(f"No contract is at {factory}.", remedy="Check CLARA_CHALLENGE_FACTORY and CLARA_NETWORK.")
     count = await app.chain.challenges.factory(factory).one(await app.chain.blocks.head(), "getChallengeCount")
     return f"{factory}, {count} challenge{'' if count == 1 else 's'}"
@@ -122,7 +120,8 @@ async def _check_wallet(app: App) -> str:
 
 async def _check_store(app: App) -> str:
     await app.store.entry("preflight", "nothing")
-    return app.settings.database_url.split("@")[-1].split("?")[0]
+    url = app.settings.database_url
+    return url if is_sqlite(url) else _host_of(url)
 
 
 async def check_resources(app: App) -> str:

@@ -157,8 +157,7 @@ async def unfinished_plan(caller: Caller, action: Action) -> Plan | None:
     if (text := await store.entry(run, action.key)) is None:
         return None
     started = _STARTED_PLAN.validate_json(text)
-    is_signed = bool(await store.transactions(run, started.intention(0)))
-    if is_signed or started.at > time.time() - FORGOTTEN_SECONDS:
+    if await store.transactions(run, started.intention(0)) or started.at > time.time() - FORGOTTEN_SECONDS:
         return started.plan
     await store.forget_entry(run, action.key)
     return None

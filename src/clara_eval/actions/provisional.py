@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from clara_eval.actions.harness import measure_public
 from clara_eval.chain.model import Block, Challenge
 from clara_eval.challenges.challenge_index import METADATA_BYTES
@@ -71,7 +73,8 @@ async def _measure_entry(
             fetched = read_data_uri(submission.solution_uri, MAX_BYTES)
         except BadSubmission as bad:
             return {"problem": str(bad)}
-        found = check_submission(submission, fetched, language=config.language, form=config.submission_format)
+        form = config.submission_format
+        found = await asyncio.to_thread(check_submission, submission, fetched, language=config.language, form=form)
         if isinstance(found, Rejected):
             return {"problem": found.reason}
         text, source = found.code, found.program

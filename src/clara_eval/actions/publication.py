@@ -174,15 +174,15 @@ async def publish_all(
 async def _publish_within(seconds: float | None, app: App, place: Publication, address: Address) -> Published:
     try:
         async with asyncio.timeout(seconds):
-            is_out = await publish_documents(app.store, place, app.chain_id, address, traces_public=_is_public(app))
+            is_done = await publish_documents(app.store, place, app.chain_id, address, traces_public=_is_public(app))
     except TimeoutError:
-        late = Temporary(f"{place.name} did not take everything in time.", remedy="It goes on at the next tick.")
+        late = Temporary(f"{place.name} did not take everything in time.", remedy="It is tried again at the next tick.")
         _log.warning("publication_goes_on_later", challenge=address, place=place.name, seconds=seconds)
         return Published(place.name, address, late)
     except ClaraError as bad:
         _log.warning("publication_failed", challenge=address, place=place.name, problem=str(bad))
         return Published(place.name, address, bad)
-    if is_out:
+    if is_done:
         return Published(place.name, address)
     return Published(place.name, address, NotFound(f"No result of ours is posted for {address}."))
 
@@ -303,10 +303,9 @@ async def _read_or_make_plan(app: App, registry: Address, address: Address) -> F
                 remedy="Check CLARA_REPUTATION_REGISTRY.",
             )
         paid = {winner.account for winner in scores.winners}
-        is_for_all = app.settings.reputation != "winners"
         best: dict[int, int] = {}
         for row in scores.rankings:
-            is_meant = row.status == "ranked" and (is_for_all or row.address in paid)
+            is_meant = row.status == "ranked" and (app.settings.reputation != "winners" or row.address in paid)
             if is_meant and row.agentId is not None and row.score is not None:
                 best.setdefault(row.agentId, row.score)
         identity = app.chain.agents.identity(challenge.identity_registry)

@@ -208,9 +208,8 @@ class ResultReader:
         found = await self.trace_bodies(address, scores, marks, before=marks[-1:])
         if "schema" not in found:
             return None
-        config = json.loads(found["metadata"]["evalConfig"])
         schema, judges = FeatureSchema.from_json(found["schema"]), tuple(found["plan"]["judges"])
-        return JudgingBasis(str(config.get("criteria", "")), judges, schema)
+        return JudgingBasis(str(json.loads(found["metadata"]["evalConfig"]).get("criteria", "")), judges, schema)
 
     async def history(self, address: Address) -> tuple[results.Created | None, results.PrizeClaims | None]:
         """Return its creation and its prize claims; None for what is not recorded."""
@@ -263,8 +262,7 @@ def spend_report(spends: Iterable[Spend]) -> dict[str, list[SpendLine]]:
     groups: dict[str, dict[str, list[Spend]]] = {"total": {"total": []}, "challenge": {}, "poster": {}, "month": {}}
     for spend in spends:
         month = datetime.fromtimestamp(spend.at, UTC).strftime("%Y-%m")
-        names = {"total": "total", "challenge": spend.run, "poster": spend.poster, "month": month}
-        for kind, name in names.items():
+        for kind, name in {"total": "total", "challenge": spend.run, "poster": spend.poster, "month": month}.items():
             groups[kind].setdefault(name, []).append(spend)
     found = {kind: [_sum_spends(*group) for group in named.items()] for kind, named in groups.items()}
     for lines in found.values():
@@ -277,9 +275,8 @@ def spend_document(report: Mapping[str, Sequence[SpendLine]]) -> dict[str, objec
     """Return the document of `clara-eval spend --json`; dollars are decimal strings."""
 
     def rows(kind: str, name: str) -> list[dict[str, object]]:
-        names = (name, "usd", "openUsd", "evaluations")
         found = [(one.name, usd(one.micro_usd), usd(one.open_micro_usd), one.evaluations) for one in report[kind]]
-        return [dict(zip(names, row, strict=True)) for row in found]
+        return [dict(zip((name, "usd", "openUsd", "evaluations"), row, strict=True)) for row in found]
 
     return {
         "total": rows("total", "name")[0],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import comb
 
 from typing_extensions import TypedDict
@@ -26,14 +27,12 @@ from clara_eval.judge.provider import (
     thinking_models,
     token_limits,
 )
-from clara_eval.judge.reading import TokenLimits
 from clara_eval.ranking import choose_schedule
 
 __all__ = ["GAS_MICRO_USD", "Quote", "Size"]
 JURY_NOTE = (
-    "Judges who err alike add little: the swapped order of one judge tells as much as a second judge in the same one, "
-    "for the same price. How alike they err is measured, and counted. CLARA_JURY=in-turn asks the further judges near "
-    "the paid places only."
+    "A second judge often adds little: one judge asked in both orders tells about as much for the same price. The "
+    "ranking measures how alike they err. With CLARA_JURY=in-turn, further judges are asked only near the paid places."
 )
 IN_TURN_NOTE = (
     "The judges are asked in turn. The first compares all entries. Each further one is asked only if a paid place is "
@@ -68,9 +67,8 @@ async def missing_model_of(service: StoreRecords | ApiRecords, settings: Setting
     except Temporary as away:
         unknown = f"Whether the service has a model for this config is not known. {away}"
         return [unknown] if needs_model(config) else []
-    if service_has_model is not False:
-        return []
-    return missing_model(config, "rules", f"the service at {settings.api_url} has none")
+    lack = f"the service at {settings.api_url} has none"
+    return missing_model(config, "rules", lack) if service_has_model is False else []
 
 
 def quote_posting(settings: Settings, config: EvalConfig, entries: int) -> int | None:
@@ -96,30 +94,33 @@ class ScheduleQuote:
 def quote_config(config: EvalConfig, settings: Settings, *, judges: str, size: Size, schedule: str) -> ScheduleQuote:
     """Quote an evaluation by stage; schedule `auto` is the one that it would choose within its cap."""
     jury = parse_jury(judges or settings.judges)
-    limits = token_limits(settings, jury)
-    all_looks = _quote(config, settings, replace(size, looks=2 * comb(size.submissions, 2)), jury, limits)
-    affordable = all_looks.affordable_looks(caps_of(settings).per_challenge)
-    items = [str(number) for number in range(size.submissions)]
+    all_looks = _quote(config, settings, replace(size, looks=2 * comb(size.submissions, 2)), jury)
+    cap = caps_of(settings).per_challenge
     literal = settings.elo == "literal"
     judge = "rules" if config.judge == "rules" or not models_of(jury) else "model"
-    chosen = choose_schedule(items, (judge,), max_comparisons=affordable, name=schedule, literal=literal)
+    choose = partial(choose_schedule, [str(number) for number in range(size.submissions)], (judge,), literal=literal)
+    affordable, wanted = all_looks.affordable_looks(cap), choose(max_comparisons=None, name=schedule).usual_questions
+    chosen = choose(max_comparisons=affordable, name=schedule)
     in_turn = settings.jury == "in-turn" and not literal and len(models_of(jury)) > 1
-    near_paid_places = choose_schedule(items, (judge,), max_comparisons=affordable, name="adaptive")
-    further = near_paid_places.usual_questions if in_turn else None
+    further = choose(max_comparisons=affordable, name="adaptive").usual_questions if in_turn else None
     size = replace(size, looks=chosen.usual_questions, further_looks=further)
-    found = _quote(config, settings, size, jury, limits)
+    found = _quote(config, settings, size, jury)
     notes = [IN_TURN_NOTE if in_turn else JURY_NOTE] if len(jury) > 1 else []
     if hard := [feature.name for feature in config.features if is_hard_to_read(feature)]:
-        notes.append(f"A reader is mostly wrong about {', '.join(hard)} (docs/quality.md): measure it, if you can.")
+        notes.append(f"Small models often misread {', '.join(hard)}: measure it if you can.")
+    named = f"CLARA_BUDGET_PER_CHALLENGE_USD (${settings.budget_per_challenge_usd:,.2f})"
+    if cap is not None and (found.models_micro_usd or 0) > cap:
+        notes.append(f"{named} does not pay for {size.submissions:,} entries: the round would be deferred.")
+    elif size.looks < wanted:
+        notes.append(f"{named} pays for {size.looks:,} of about {wanted:,} comparisons.")
     return ScheduleQuote(chosen.name, found, notes, missing_model(config, judges or settings.judges))
 
 
-def _quote(
-    config: EvalConfig, settings: Settings, size: Size, jury: Sequence[JudgeName], limits: TokenLimits | None = None
-) -> Quote:
+def _quote(config: EvalConfig, settings: Settings, size: Size, jury: Sequence[JudgeName]) -> Quote:
     models, cards = models_of(jury), price_cards(settings, jury)
     batching = {judge.text for judge in models if provider_of(judge).answer_in_batches is not None}
     priced = {judge.text: cards[judge.text] for judge in models}
+    limits = token_limits(settings, jury)
     return quote_calls(config, size, Jury(priced, batching, thinking_models(jury), limits))
 
 

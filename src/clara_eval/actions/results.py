@@ -13,15 +13,16 @@ from clara_eval.app import Caller
 from clara_eval.chain.model import Challenge, ChallengeStatus
 from clara_eval.challenges.challenge_index import STATUS
 from clara_eval.challenges.public_documents import rows_on_chain
-from clara_eval.challenges.status import scored_elsewhere
+from clara_eval.challenges.status import scored_elsewhere, shown_to_all
 from clara_eval.challenges.stored_results import comparisons_of
 from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import to_camel_json
 from clara_eval.core.errors import BadInput, NotFound, NotYet
-from clara_eval.core.model import Flag
+from clara_eval.core.model import FINALIZATION_SECONDS, Flag
 from clara_eval.core.untrusted import SHORT_CHARS, Untrusted, fence
 from clara_eval.documents import actions as documents
 from clara_eval.documents import results
+from clara_eval.documents.store_keys import features_key
 from clara_eval.harness.model import feature_name
 from clara_eval.submissions.model import REJECTIONS
 
@@ -46,6 +47,7 @@ async def eval_status(caller: Caller, address: str) -> documents.EvalStatusResul
     found = await caller.records.status(challenge.address)
     if found is None and not challenge.score_posted_at:
         found = scored_elsewhere(challenge.evaluator, challenge.poster, await challenges.known_evaluator(caller))
+    found = found if found is None or caller.is_local else shown_to_all(found)
     status: Literal["none", results.State] = (
         found.status if found else "complete" if challenge.score_posted_at else "none"
     )
@@ -58,7 +60,7 @@ async def eval_status(caller: Caller, address: str) -> documents.EvalStatusResul
     known |= {"stage": shown, "progress": 100 if status == "complete" else known.get("progress", 0)}
     now, phase, moment = challenge.block.timestamp, _ENDED.get(challenge.status), 0
     if phase is None and challenge.score_posted_at:
-        phase, moment = "posted", challenge.score_posted_at + challenges.FINALIZATION_SECONDS
+        phase, moment = "posted", challenge.score_posted_at + FINALIZATION_SECONDS
     elif phase is None and now < challenge.deadline:
         phase, moment = "open", challenge.deadline - now
     return documents.EvalStatusResult(
@@ -124,10 +126,10 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> d
     own, others = standing.elo, [item for item in standings if item.elo is not None and item is not standing]
     closest = min(others, key=lambda item: (abs((item.elo or 0.0) - (own or 0.0)), item.rank), default=None)
     is_final = challenge.status is ChallengeStatus.FINALIZED
-    claimable_at = 0 if is_final else challenge.score_posted_at + challenges.FINALIZATION_SECONDS
+    claimable_at = 0 if is_final else challenge.score_posted_at + FINALIZATION_SECONDS
     is_shown = scores is not None and caller.settings.traces_public == "after_post"
-    facts = await caller.records.features(challenge.address, account) if is_shown else None
-    games = await _nearest_comparisons(caller, challenge.address, standings, standing) if is_shown else []
+    key = features_key(challenge.address, account)
+    facts = await results.read(caller.records, challenge.chain_id, results.Features, key) if is_shown else None
     return challenges.document_of(
         documents.ScoreResult,
         to_camel_json(challenge),
@@ -142,7 +144,7 @@ async def score(caller: Caller, address: str, submitter: str | None = None) -> d
             for name, value in (facts.text if facts else {}).items()
         ],
         flags=_fence_flags(facts.flags if facts else []),
-        games=games,
+        games=await _nearest_comparisons(caller, challenge.address, standings, standing) if is_shown else [],
         closestRival=closest if own is not None else None,
         traceDigest=scores.traceDigest if scores else None,
         trace=caller.records.trace_url(challenge.address),

@@ -18,7 +18,7 @@ from clara_eval.challenges.review import (
     decide,
     known_review,
     list_reviews,
-    signature,
+    published_name,
 )
 from clara_eval.challenges.status import StatusWriter, try_at_once
 from clara_eval.challenges.stored_results import comparisons_among
@@ -114,7 +114,7 @@ async def rule(store: SqlStore, chain_id: int, address: Address, decree: Decree,
                 path="account",
                 remedy="`clara-eval review show` lists who did.",
             )
-        details = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], signature(decree.by))
+        details = (decree.account, decree.judge, decree.stage, decree.note[:NOTE_CHARS], published_name(decree.by))
         ruling = Ruling(decree.kind, review.digest, int(time.time()), *details)
         journal = Journal(store, f"{chain_id}:{address}")
         rulings = (*(one for one in await read_rulings(journal) if one.kind != "default"), ruling)
@@ -135,7 +135,6 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
     rows = scores.rankings if scores else []
     paid = sum(row.prizeAmount is not None for row in rows)
     near = [row.address for row in rows[: paid + NEAR]]
-    rulings = await read_rulings(Journal(store, f"{chain_id}:{address}"))
     deadline = summary.scoringDeadline if summary else review.scoring_deadline
     due = review.posts_at or deadline
     facts: dict[str, dict[str, results.Value]] = {}
@@ -148,25 +147,22 @@ async def review_sheet(store: SqlStore, chain_id: int, address: Address) -> Revi
         game = played[first, second].model_dump(exclude={"votes"})
         game["winner"] = {"A": first, "B": second}.get(game["winner"], game["winner"])
         games.append(ShownComparison(first=first, second=second, **game))
-    return ReviewSheet(
-        address=address,
-        traceDigest=review.digest,
-        state=review.state,
-        reasons=list(review.reasons),
-        unlessDecided=review.unless_decided if review.state == "waiting" else "",
-        postsAt=review.posts_at,
-        note=review.note,
-        status=status.status if status else None,
-        title=summary.title if summary else None,
-        prizePool=scores.prizePool if scores else None,
-        token=scores.token if scores else None,
-        winnerCount=paid,
-        misplaced=scores.misplaced if scores else None,
-        scoringDeadline=deadline,
-        secondsLeft=max(0, due - int(time.time())) if due else None,
-        ranking=rows,
-        doubts=[flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
-        facts=facts,
-        games=games,
-        rulings=[to_camel_json(one) for one in rulings],
+    return ReviewSheet.model_validate(
+        {
+            **review.to_json(),
+            "unlessDecided": review.unless_decided if review.state == "waiting" else "",
+            "status": status.status if status else None,
+            "title": summary.title if summary else None,
+            "prizePool": scores.prizePool if scores else None,
+            "token": scores.token if scores else None,
+            "winnerCount": paid,
+            "misplaced": scores.misplaced if scores else None,
+            "scoringDeadline": deadline,
+            "secondsLeft": max(0, due - int(time.time())) if due else None,
+            "ranking": rows,
+            "doubts": [flag for flag in (scores.flags if scores else []) if flag.severity != "info"],
+            "facts": facts,
+            "games": games,
+            "rulings": [to_camel_json(one) for one in await read_rulings(Journal(store, f"{chain_id}:{address}"))],
+        }
     )

@@ -59,8 +59,7 @@ class _Solution:
 
 def submit(given: SubmissionInput, sender: str | None = None) -> Action:
     async def plan(caller: Caller, registered: int | None) -> Plan:
-        known = given if registered is None else replace(given, agent_id=registered)
-        return await plan_submit(caller, known, sender)
+        return await plan_submit(caller, given if registered is None else replace(given, agent_id=registered), sender)
 
     return Action.of("submit", given, plan)
 
@@ -132,8 +131,7 @@ async def _check_can_submit(caller: Caller, challenge: Challenge, agent: Address
             "(SubmissionCooldown).",
             remedy=f"Try again at {show_moment(free_at)}, in {show_wait(free_at - now)}.{late}",
         )
-    is_full = challenge.max_participants and challenge.submission_count >= challenge.max_participants
-    if is_full and not last:
+    if not last and 0 < challenge.max_participants <= challenge.submission_count:
         raise CannotAct(
             f"The challenge {challenge.address} has all of its {challenge.max_participants} participants.",
             remedy="Only those who have already submitted can submit again.",

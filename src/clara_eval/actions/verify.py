@@ -99,7 +99,7 @@ def _all_sources(address: Address, settings: Settings, uris: Sequence[str]) -> I
         return await _fetch_from_ipfs(f"ipfs://{scores.traceCid}", settings)
 
     yield from _recorded_sources(address, settings)
-    yield "IPFS, by the scores,", by_scores
+    yield "IPFS by the scores", by_scores
     for uri in dict.fromkeys(uri for uri in uris if uri.lower().startswith("ipfs://")):
         yield f"IPFS at {uri[:80]!a}", partial(_fetch_from_ipfs, uri, settings)
     for path in sorted(settings.trace_dir.glob(f"*{address}*.json")):

@@ -77,12 +77,9 @@ def evaluator_address(settings: Settings) -> Address | None:
 
 
 def publication_places(settings: Settings) -> tuple[Publication, ...]:
-    places: list[Publication] = []
-    if settings.ipfs_api and settings.traces_public != "never":
-        places.append(IpfsPublication(settings.ipfs_api))
-    if (kv := settings.kv) is not None:
-        places.append(CloudflareKv(*kv, api=settings.kv_url))
-    return tuple(places)
+    is_public = settings.traces_public != "never"
+    ipfs = [IpfsPublication(settings.ipfs_api)] if settings.ipfs_api and is_public else []
+    return (*ipfs, *([CloudflareKv(*kv, api=settings.kv_url)] if (kv := settings.kv) is not None else []))
 
 
 def open_fetch(settings: Settings) -> UriFetch:

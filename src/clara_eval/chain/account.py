@@ -66,7 +66,7 @@ class EthereumAccount:
         async def try_call() -> tuple[bool, Any]:
             head = await self._blocks.head()
             contract = self.chain.challenges.contract(call.to)
-            sender = self._address or (await contract.state(head, ("evaluator",)))["evaluator"]
+            sender = self._address or (await contract.values(head, [contract.view("evaluator")]))[0][0]
             params = (_request(call, sender), self._blocks.parameter(head))
             answer = await self._blocks.rpc.answer("eth_call", *params, retry_missing=True)
             is_accepted = not isinstance(answer, NodeRefusal)
@@ -198,8 +198,7 @@ class EthereumAccount:
 async def posts_covered(chain: EthereumChain, address: Address) -> tuple[int, int]:
     """Return the balance in wei, and how many posts it pays for at the current gas price."""
     balance = await chain.blocks.balance(address)
-    price = quantity(await chain.blocks.rpc.ask("eth_gasPrice")) or 1
-    return balance, balance // (price * POST_GAS)
+    return balance, balance // ((quantity(await chain.blocks.rpc.ask("eth_gasPrice")) or 1) * POST_GAS)
 
 
 def _request(call: ContractCall, sender: Address) -> dict[str, str]:
@@ -231,7 +230,7 @@ async def estimate_gas(chain: EthereumChain, call: ContractCall, sender: Address
 def _translate_refusal(call: ContractCall | None, refusal: NodeRefusal) -> ClaraError:
     what = call.what if call else "The transaction"
     if refusal.meaning is Meaning.INSUFFICIENT_FUNDS:
-        remedy = "Send ETH to its address: it goes on then."
+        remedy = "Send ETH to its address; the transaction is then tried again."
         return Stalled(f"{what}: the wallet cannot pay the gas.", cause="balance", remedy=remedy)
     if refusal.meaning is not Meaning.REVERTED:
         return refusal

@@ -76,7 +76,7 @@ class Blocks:
         return block
 
     async def safe_block(self, head: Block | None = None) -> Block:
-        """Return the block at the network's finality tag, or below our confirmations if nodes lack the tag."""
+        """Return the block of the network's finality tag, or `confirmations` below the head without one."""
         head = head or await self.head()
         if self.network.finality_tag == "latest":
             return head

@@ -45,8 +45,7 @@ class ChallengeReader(_Reader):
         return found if found.is_known else None
 
     async def posters_of(self, addresses: Sequence[Address]) -> list[Address]:
-        found = await self._states(addresses, await self.blocks.head(), ["poster"])
-        return [state["poster"] for _, state in found]
+        return [state["poster"] for _, state in await self._states(addresses, await self.blocks.head(), ["poster"])]
 
     async def _states(
         self, addresses: Sequence[Address], block: model.Block, names: Sequence[str]
@@ -91,7 +90,7 @@ class ChallengeReader(_Reader):
                 token=tokens[state["token"]],
                 challenge_uri=state["challengeURI"],
                 payout_bps=contract.payout_in([next(answers) for _ in calls]),
-                status=contract.status_in(state),
+                status=contract.status_of(state["status"]),
                 **{name: state[camel(name)] for name in _GETTER_FIELDS if name not in ("token", "status")},
                 submissions=(),
                 contract_version=self.blocks.network.contracts,

@@ -232,8 +232,7 @@ def read_calldata(data: bytes) -> tuple[Winners, str | None]:
     # The mark counts only right after the canonical encoding: inside it, the bytes could be part of a number.
     call = post_scores(winners, version)
     tail = data[len(call) :] if data.startswith(call) else b""
-    is_ours = len(tail) == 36 and tail.startswith(MARK)
-    return winners, "0x" + tail[4:].hex() if is_ours else None
+    return winners, "0x" + tail[4:].hex() if len(tail) == 36 and tail.startswith(MARK) else None
 
 
 def committed_digest(calldata: bytes) -> str | None:

@@ -220,14 +220,13 @@ async def send_again(
     # Superseded transactions are not sent, because without the key they could not be replaced any more.
     account = EthereumAccount(chain, None, dry_address=address)
     mined, recorded = await TransactionSender(account, log).unmined()
-    newest = {tx.nonce: tx for tx in reversed(recorded)}
-    current = [tx for _, tx in sorted(newest.items()) if await is_current(tx)]
+    current = [tx for _, tx in sorted({tx.nonce: tx for tx in reversed(recorded)}.items()) if await is_current(tx)]
     try:
         for tx in current:
             await account.broadcast(tx)
     except Stalled as stalled:
-        text = f"The earlier key's wallet {address} cannot pay for what it has signed."
-        raise Stalled(text, cause=stalled.cause, remedy="Send ETH to it: it goes on then.") from None
+        text = f"The earlier key's wallet {address} cannot pay for the transactions that it has signed."
+        raise Stalled(text, cause=stalled.cause, remedy="Send ETH to it, then they are sent again.") from None
     if (gap := find_gap(address, mined, recorded)) is not None:
         remedy = "Run the service with that key until its posts are mined, or let the poster post."
         raise Stalled(f"{gap.found}. Only that earlier key can sign what fills it.", cause="gap", remedy=remedy)
@@ -342,7 +341,7 @@ class _Sending:
             raise Stalled(
                 f"{failed} {taken} nonces that another program used with this key.",
                 cause="nonces",
-                remedy="One key belongs to one service: stop the other. It goes on by itself.",
+                remedy="One key belongs to one service: stop the other. Then this is tried again.",
             )
         if self._timeouts.now() - looked_at > STALE_SECONDS and await self._is_done(attempts) is not None:
             return None

@@ -116,8 +116,7 @@ class Fees(NamedTuple):
     def raised(self, market: Fees, cap: int) -> Fees | None:
         """Return fees for a replacement, or None if the caps allow none that a node would accept."""
         pairs = list(zip(self, market, strict=True))
-        wanted = (min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs)
-        raised = Fees(*wanted)
+        raised = Fees(*(min(max(asked, paid + paid // 4 + 1), TIMES_THE_MARKET * asked, cap) for paid, asked in pairs))
         is_enough = all(new > paid + paid // 8 for new, paid in zip(raised, self, strict=True))  # nodes ask for 10 %
         return raised if is_enough and raised.max_priority_fee_per_gas <= raised.max_fee_per_gas else None
 
@@ -191,12 +190,11 @@ class SigningPolicy:
         since, costs = self.now() - 24 * 3600, {tx.nonce: tx.gas * tx.max_fee_per_gas}
         for row in recorded:
             if row.nonce != tx.nonce and row.signed_at > since:
-                cost = read_signed(row.raw).gas * row.max_fee_per_gas
-                costs[row.nonce] = max(costs.get(row.nonce, 0), cost)
+                costs[row.nonce] = max(costs.get(row.nonce, 0), read_signed(row.raw).gas * row.max_fee_per_gas)
         today = sum(costs.values())
         if today > self.max_wei_per_day:
             over = f"gas for {today} wei in a day is above the cap of {self.max_wei_per_day}"
-            remedy = "It goes on when a day has passed since the oldest of them."
+            remedy = "It is tried again when a day has passed since the oldest of them."
             raise Stalled(f"The wallet does not sign this now: {over}.", cause="gas_cap", remedy=remedy)
 
     def _find_problem(self, tx: TransactionToSign) -> str | None:
@@ -208,8 +206,7 @@ class SigningPolicy:
             return f"its fee of {tx.max_fee_per_gas} wei per gas is above the cap of {self.max_fee_per_gas}"
         if tx.gas > self.max_gas:
             return f"its gas limit {tx.gas} is above {self.max_gas}"
-        fills_nonce = tx.to == self.own and not tx.data
-        return None if fills_nonce else self.check_call(self, tx)
+        return None if tx.to == self.own and not tx.data else self.check_call(self, tx)
 
 
 def evaluator_policy(chain_id: int, *, contracts: str = "1", reputation: Address | None = None) -> SigningPolicy:

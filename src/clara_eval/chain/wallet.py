@@ -21,7 +21,7 @@ from clara_eval.chain.contracts.abi import Undecodable, abi, contract_version
 from clara_eval.chain.rpc import place_of
 from clara_eval.chain.transaction import Attempts, SigningPolicy, TransactionToSign, encoded, signing_hash
 from clara_eval.config.settings import Settings
-from clara_eval.core.address import ORDER, Address, to_address
+from clara_eval.core.address import CURVE_ORDER, Address, to_address
 from clara_eval.core.errors import ConfigError, Temporary
 from clara_eval.core.extras import require
 from clara_eval.core.hashing import keccak_hex
@@ -55,7 +55,7 @@ class Signer(ABC):
         from eth_keys.exceptions import BadSignature
         from eth_utils.exceptions import ValidationError
 
-        low = min(s, ORDER - s)
+        low = min(s, CURVE_ORDER - s)
         for parity in (0, 1):
             with suppress(BadSignature, ValidationError, ValueError):
                 key = Signature(vrs=(parity, r, low)).recover_public_key_from_msg_hash(signing_hash(tx))
@@ -134,7 +134,7 @@ class RemoteSigner(Signer):
             self._identifier = None
             raise ConfigError(f"The {self.what} does not know the key of {self.address}.", remedy="Load it there.")
         if 300 <= status < 400:
-            problem = f"The {self.what} sends us elsewhere (HTTP {status}), and no key is asked for there."
+            problem = f"The {self.what} redirects (HTTP {status}), and redirects are not followed."
             raise ConfigError(problem, remedy="Write the signer's own address into CLARA_SIGNER_URL.")
         if status in (400, 401, 403, 412):
             remedy = "Its own log says why. It is retried automatically."

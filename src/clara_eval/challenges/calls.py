@@ -77,8 +77,7 @@ async def publish(
         if state.status is model.ChallengeStatus.OPEN:
             raise NotYet("The challenge is still Open.", remedy="Call advanceToScoring after the deadline first.")
         if state.status is not model.ChallengeStatus.SCORING:
-            name = state.status.name.capitalize()
-            raise CannotPublish(f"The challenge is {name}: scores can no longer be posted.")
+            raise CannotPublish(f"The challenge is {state.status.name.capitalize()}: scores can no longer be posted.")
         if not await results.blocks.is_canonical(challenge.block):
             text = f"Block {challenge.block.number}, at which the challenge was read, was replaced."
             raise Temporary(text, remedy="Read again.")

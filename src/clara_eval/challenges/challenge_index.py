@@ -43,7 +43,6 @@ def summary_of(challenge: Challenge, posted_by: str | None) -> Summary:
             "problemStatement": _text(document.get("problemStatement"), _STATEMENT_CHARS),
             "skills": [_text(skill, _SKILL_CHARS) for skill in skills_in(document)],
             "rules": _rules(challenge) if document else None,
-            "token": {**to_camel_json(challenge.token), "symbol": challenge.token.symbol[:20]},
             "chainStatus": STATUS[challenge.status],
             "scorePostedAt": challenge.score_posted_at or None,
             "postedBy": posted_by,
@@ -182,7 +181,7 @@ def skills_in(document: dict[str, object]) -> list[str]:
 def inline_metadata(uri: str) -> dict[str, object]:
     """Return the JSON object in a `data:` URI; empty for anything else."""
     try:
-        return json_object(read_data_uri(uri, METADATA_BYTES).content) if is_data_uri(uri) else {}
+        return (object_or_none(read_data_uri(uri, METADATA_BYTES).content) or {}) if is_data_uri(uri) else {}
     except BadSubmission:
         return {}
 
@@ -190,11 +189,6 @@ def inline_metadata(uri: str) -> dict[str, object]:
 def agent_name(agent_uri: str) -> str:
     """Return the name in an agent card inside a `data:` URI; empty for other URIs, which are not fetched."""
     return escaped(_text(inline_metadata(agent_uri).get("name"), _NAME_CHARS)).strip()
-
-
-def json_object(content: bytes) -> dict[str, object]:
-    """Parse a JSON object; empty for anything else."""
-    return object_or_none(content) or {}
 
 
 def _text(value: object, limit: int) -> str:

@@ -8,12 +8,12 @@ from typing import Literal
 
 from clara_eval.chain.model import MIN_SUBMISSIONS, Challenge, Winners, check_scorable
 from clara_eval.chain.sender import Receipt, SendOutcome
+from clara_eval.challenges import review as reviews
 from clara_eval.challenges.calls import advance, post_result, save_scores
 from clara_eval.challenges.context import Options, Ports
 from clara_eval.challenges.prepare import RoundCase, open_case, prepare
 from clara_eval.challenges.public_documents import calibrations, prize_usd
 from clara_eval.challenges.recorded import RecordedResult, record_result, recorded_result, save_features
-from clara_eval.challenges.review import AnnouncedDraft, Disputed, Review, announce, raised, reopen, save_review
 from clara_eval.challenges.status import StatusWriter
 from clara_eval.core.errors import NeedsReview, Unscorable
 from clara_eval.evaluation.result import EvaluationResult
@@ -32,8 +32,8 @@ class Evaluation:
     ran: EvaluationResult | None  # None if the result was found on the chain or in the archive
     digest: str | None
     receipt: Receipt | None
-    review: Review | None
-    draft: AnnouncedDraft | None = None  # Announced and open for objections; then `receipt` is None, too
+    review: reviews.Review | None
+    draft: reviews.AnnouncedDraft | None = None  # Announced and open for objections; then `receipt` is None, too
     retry_seconds: float | None = None  # When to evaluate again, if time alone changes something
     winners_found: Winners | None = None  # None if the result was found on the chain
 
@@ -61,8 +61,8 @@ class Evaluation:
 @dataclass(frozen=True, slots=True)
 class PostDecision:
     then: Literal["post", "wait", "run again"]
-    review: Review | None = None
-    draft: AnnouncedDraft | None = None
+    review: reviews.Review | None = None
+    draft: reviews.AnnouncedDraft | None = None
     retry_seconds: float | None = None
 
 
@@ -100,7 +100,7 @@ async def _run(case: RoundCase, status: StatusWriter, now: int) -> RecordedResul
         status.meter = models.meter
         status.note(estimateUsd=models.estimate_usd)
         for line in models.lines.values():
-            line.llm.tell = status.tell_trouble
+            line.llm.on_outage = status.tell_trouble
         unanswered = await case.journal.saved("unanswered", UNANSWERED) or {}
         settled = (prepared.rulings, prepared.reveal, prepared.tries_again)
         sources = LiveSources(case.journal, ports.fetch, models, ports.machine, unanswered, options.gives_up, *settled)
@@ -118,11 +118,11 @@ async def before_post(case: RoundCase, found: RecordedResult, status: StatusWrit
     if review is not None and review.state != "approved":
         return await _wait_for_review(case, found, review, status)
     can_object = case.options.settings.objection_window and found.disputed is None
-    return (await _hear_objections(case, found, status) if can_object else None) or PostDecision("post", review)
+    return (await _await_objections(case, found, status) if can_object else None) or PostDecision("post", review)
 
 
 async def _wait_for_review(
-    case: RoundCase, found: RecordedResult, review: Review, status: StatusWriter
+    case: RoundCase, found: RecordedResult, review: reviews.Review, status: StatusWriter
 ) -> PostDecision:
     """Wait for a reviewer; after `posts_at` apply the default ruling and run the round again."""
     now = await case.chain_now()
@@ -130,7 +130,7 @@ async def _wait_for_review(
         await case.journal.drop("digest")
         await rule_by_clock(case.journal, review.digest, review.posts_at)
         lapsed = replace(review, state="lapsed", decided_at=review.posts_at, by=CLOCK)
-        await save_review(case.ports.store, case.challenge.chain_id, lapsed)
+        await reviews.save_review(case.ports.store, case.challenge.chain_id, lapsed)
         return PostDecision("run again")
     await status.say("review", 90, reason=review.waits_for, postsAt=review.posts_at)
     waits = [] if review.posts_at is None else [float(review.posts_at - now)]
@@ -139,7 +139,7 @@ async def _wait_for_review(
     return PostDecision("wait", review, retry_seconds=min(waits, default=None))
 
 
-async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult) -> Review | None:
+async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResult) -> reviews.Review | None:
     """Request a review if there is a reason for one; None without a reason."""
     challenge, disputed, earlier = case.challenge, found.disputed, found.review
     if earlier is not None and earlier.state == "rejected":
@@ -151,20 +151,19 @@ async def _review(case: RoundCase, found: RecordedResult, result: EvaluationResu
     if earlier is not None and earlier.state != "waiting":
         return earlier
     since = earlier.requested_at if earlier is not None else await case.chain_now()
-    codes = [reason.code for reason in reasons]
-    posts_at = default_moment(case.window, codes, since) if result.ranking else None
+    posts_at = default_moment(case.window, [reason.code for reason in reasons], since) if result.ranking else None
     then = "it is posted as it is ranked"
     if behind := result.behind_by_default:
         named = ", ".join(f"{account} ({code})" for account, code in sorted(behind.items()))
         paid = [one.account for one in place(result.ranking, result.rejected, behind, by_default=True)]
         then = f"{named} gives way, and {', '.join(paid[: result.given.winner_count])} are paid"
     sentences, default = tuple(reason.sentence for reason in reasons), "" if posts_at is None else then
-    review = Review(challenge.address, found.digest, "waiting", sentences, since, posts_at=posts_at, default=default)
-    review = replace(review, scoring_deadline=challenge.scoring_deadline)
-    return await save_review(case.ports.store, challenge.chain_id, review)
+    review = reviews.Review(challenge.address, found.digest, "waiting", sentences, since, posts_at=posts_at)
+    review = replace(review, default=default, scoring_deadline=challenge.scoring_deadline)
+    return await reviews.save_review(case.ports.store, challenge.chain_id, review)
 
 
-async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed | None) -> ReviewTerms:
+async def _terms(case: RoundCase, result: EvaluationResult, disputed: reviews.Disputed | None) -> ReviewTerms:
     settings, judges = case.options.settings, await calibrations(case, result)
     mode, floor = settings.calibration, settings.calibration_floor
     chance = result.ranking.margin.probability if result.ranking else 1.0
@@ -176,18 +175,18 @@ async def _terms(case: RoundCase, result: EvaluationResult, disputed: Disputed |
     return ReviewTerms(prize_usd(case), settings.review_above_usd, *doubt, uncalibrated, objections)
 
 
-async def _hear_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
+async def _await_objections(case: RoundCase, found: RecordedResult, status: StatusWriter) -> PostDecision | None:
     """Announce the result, wait for the end of the window for objections, and reopen disputed steps."""
     now = await case.chain_now()
     store, window, seconds = case.ports.store, case.window.at(now), case.options.settings.objection_window
-    draft = await announce(store, window, case.challenge, found.digest, found.result, seconds)
+    draft = await reviews.announce(store, window, case.challenge, found.digest, found.result, seconds)
     if now < draft.until:
         text = "The result is announced; its submitters may object before it is posted."
         await status.say("publishing", 91, reason=text, objectionsUntil=draft.until)
         return PostDecision("wait", draft=draft, retry_seconds=float(draft.until - now))
-    objections = await raised(case.journal, draft.digest)
+    objections = await reviews.read_objections(case.journal, draft.digest)
     if not objections:
         return None
     judge = case.options.settings.objection_judge or None
-    await reopen(Disputed(draft.digest, draft.until, draft.places, objections, judge), case.journal)
+    await reviews.reopen(reviews.Disputed(draft.digest, draft.until, draft.places, objections, judge), case.journal)
     return PostDecision("run again")

@@ -19,18 +19,7 @@ from clara_eval.evaluation.folder import FolderVenue
 from clara_eval.evaluation.round import EvaluationPlan
 from clara_eval.judge import provider as providers
 from clara_eval.judge.attestation import Attested, KeyReport, Quotes, SigningOpenAi
-from clara_eval.judge.costs.budgets import (
-    FREE,
-    LEAST_WASTE,
-    WASTE_TIMES,
-    Caps,
-    PriceCard,
-    ReadingBudget,
-    RunBudget,
-    caps_of,
-    no_price,
-    parse_prices,
-)
+from clara_eval.judge.costs import budgets
 from clara_eval.judge.costs.quote import LEAST_RESERVE, READING_SHARE, Jury, Quote, Size, quote
 from clara_eval.judge.port import Asker, ConnectedLlm, Llm, NothingJudged, Prompt
 from clara_eval.judge.retrying_llm import CallListener, Gate, RetryingLlm, RetryPolicy
@@ -48,7 +37,7 @@ class Reservation:
 
     store: SqlStore
     challenge: PaidRound
-    caps: Caps
+    caps: budgets.Caps
     unsure: int  # Micro-USD
     line: int | None = None  # Its id in the ledger
     most: int = 0  # Micro-USD reserved by `extend`
@@ -82,7 +71,7 @@ def check_worth_starting(quoted: Quote, cap: int | None) -> None:
 @dataclass(slots=True)
 class RunModels:
     lines: dict[str, CachedLlm]
-    budget: RunBudget
+    budget: budgets.RunBudget
     run: str
     find_report: Callable[[str, str, str], Awaitable[KeyReport]]
     estimate_usd: float | None
@@ -102,7 +91,7 @@ class RunModels:
 class ModelPool:
     settings: Settings
     store: SqlStore
-    watch: CallListener | None = None  # Set by a service that counts calls
+    on_call: CallListener | None = None  # Set by a service that counts calls
     poll_seconds: float = 20.0  # Between two polls of a batch
     patience: RetryPolicy = field(default_factory=RetryPolicy)  # For outages within one attempt
     quote_root: bytes | None = None  # Root certificate of enclaves in DER, instead of Intel's
@@ -112,7 +101,7 @@ class ModelPool:
 
     def affordable(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> EvaluationPlan:
         """Return the plan with limits on answers, and no more games than the challenge's cap pays for."""
-        cap = caps_of(self.settings).tightest
+        cap = budgets.caps_of(self.settings).tightest
         looks = challenge.submission_count * (challenge.submission_count - 1)
         tokens = providers.token_limits(self.settings, [providers.parse_judge(name) for name in plan.models])
         while True:
@@ -128,14 +117,14 @@ class ModelPool:
         games = affordable * sum(line.purpose == "comparison" for line in quoted.lines)
         return replace(plan, max_games=games if plan.max_games is None else min(plan.max_games, games))
 
-    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> ReadingBudget | None:
+    def _reading_budget(self, plan: EvaluationPlan, quoted: Quote, cap: int | None) -> budgets.ReadingBudget | None:
         """Return the budget for reading at the dearest reader's price; None without a cap or price."""
         line = next((line for line in quoted.lines if line.purpose == "features"), None)
         cards = [card for card in map(self.card, plan.readers) if card is not None]
         if cap is None or line is None or not line.micro_usd or len(cards) < len(plan.readers):
             return None
         rates = max(max(card.input, card.cache_write) for card in cards), max(card.output for card in cards)
-        return ReadingBudget(quoted.for_reading(cap), *rates, line.output_tokens // line.calls)
+        return budgets.ReadingBudget(quoted.for_reading(cap), *rates, line.output_tokens // line.calls)
 
     def run_quote(self, challenge: PaidRound, config: EvalConfig, plan: EvaluationPlan) -> Quote:
         games = plan.max_games or challenge.submission_count * (challenge.submission_count - 1) * len(plan.judges)
@@ -146,8 +135,8 @@ class ModelPool:
         thinking = providers.thinking_models(providers.parse_judge(name) for name in plan.models)
         return quote(config, size, Jury({name: self.card(name) for name in plan.models}, (), thinking, plan.tokens))
 
-    def card(self, name: str) -> PriceCard | None:
-        return providers.price_card(providers.parse_judge(name), parse_prices(self.settings.prices))
+    def card(self, name: str) -> budgets.PriceCard | None:
+        return providers.price_card(providers.parse_judge(name), budgets.parse_prices(self.settings.prices))
 
     @asynccontextmanager
     async def open_run(
@@ -156,10 +145,10 @@ class ModelPool:
         """Open the models of a run; at the end, its cost replaces the reservation."""
         unsure = await self.store.unsure_of(challenge.run)
         spent = unsure + sum(cost or 0 for _, _, cost in await self.store.calls_of(challenge.run))
-        caps, quoted = caps_of(self.settings), self.run_quote(challenge, config, plan)
+        caps, quoted = budgets.caps_of(self.settings), self.run_quote(challenge, config, plan)
         if caps.tightest is not None and quoted.unpriced:
-            raise no_price(quoted.unpriced[0])  # before the first paid call
-        is_costly = any(self.card(name) != FREE for name in plan.models)
+            raise budgets.no_price(quoted.unpriced[0])  # before the first paid call
+        is_costly = any(self.card(name) != budgets.FREE for name in plan.models)
         most = quoted.most_to_spend(caps, spent) if is_costly else None
         is_answered = most is not None and await self.store.entry(challenge.run, "unanswered") is not None
         expected = quoted.models_micro_usd
@@ -172,8 +161,8 @@ class ModelPool:
         wasted = sum(int(amount) for _, amount in earlier)
         ledger = Reservation(self.store, challenge, caps, unsure)
         kept = quoted.kept_for_comparing(caps.tightest)
-        most_wasted = max(WASTE_TIMES * expected, LEAST_WASTE) if expected else None
-        budget = RunBudget(most, spent, unsure, kept_micro_usd=kept, most_wasted=most_wasted, wasted=wasted)
+        most_wasted = max(budgets.WASTE_TIMES * expected, budgets.LEAST_WASTE) if expected else None
+        budget = budgets.RunBudget(most, spent, unsure, kept_micro_usd=kept, most_wasted=most_wasted, wasted=wasted)
         budget.extend = ledger.extend
         lines = {
             name: self.line(name, challenge.run, budget, seconds, self._ahead(name, challenge.run, budget, seconds))
@@ -200,19 +189,17 @@ class ModelPool:
                 await self.store.settle_spend(ledger.line, budget.spent - unsure - budget.unsure_micro_usd)
 
     def line(
-        self, name: str, run: str, budget: RunBudget, seconds: float, ahead: AnswerAhead | None = None
+        self, name: str, run: str, budget: budgets.RunBudget, seconds: float, ahead: AnswerAhead | None = None
     ) -> CachedLlm:
         judge = providers.parse_judge(name)
         provider = providers.provider_of(judge)
-        at_once = provider.most_at_once or self.settings.max_concurrency
         clock = asyncio.get_running_loop().time
         policy = replace(self.patience, deadline=clock() + seconds)
-        gate = self._gates.setdefault(name, Gate(at_once, clock=clock))
+        gate = self._gates.setdefault(name, Gate(provider.most_at_once or self.settings.max_concurrency, clock=clock))
         llm, card = self._judge(name, run), self.card(name)
         # Endpoints other than the provider's own may not count thinking towards the limit.
-        is_foreign_thinker = judge.base_url is not None and provider.thinks(judge)
-        beyond_limit = UNKNOWN_THINKING if is_foreign_thinker else 0
-        retrying = RetryingLlm(llm, budget, card, policy, gate, self.watch, beyond_limit)
+        beyond_limit = UNKNOWN_THINKING if judge.base_url is not None and provider.thinks(judge) else 0
+        retrying = RetryingLlm(llm, budget, card, policy, gate, self.on_call, beyond_limit)
         return CachedLlm(retrying, self.store, run, ahead)
 
     def _judge(self, name: str, run: str) -> Llm:
@@ -227,7 +214,7 @@ class ModelPool:
         self._judge(judge, run)
         return await self._attested[judge, run].key_report(key)
 
-    def _ahead(self, name: str, run: str, budget: RunBudget, seconds: float) -> AnswerAhead | None:
+    def _ahead(self, name: str, run: str, budget: budgets.RunBudget, seconds: float) -> AnswerAhead | None:
         clock = asyncio.get_running_loop().time
         ends_at, in_batches = clock() + seconds, providers.provider_of(providers.parse_judge(name)).answer_in_batches
         if in_batches is None or self.settings.batches != "auto":

@@ -30,7 +30,9 @@ TEXT = JsonCodec(str)
 VERSION = "version"  # Journal entry with the version of the program that began the round
 RESTARTS, RESTARTED = "restart/", JsonCodec(tuple[Restart, tuple[str, ...]])
 """Journal entries with every restart, and the requests paid for before it."""
-TAKEN_OVER = "Another version of the evaluator began this round; this one starts it again and uses what is paid for."
+VERSION_CHANGED = (
+    "Another version of the evaluator began this round; this one starts it again with the answers paid for."
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -42,7 +44,7 @@ class RoundCase:
     ports: Ports
     options: Options
     is_open: bool  # Whether the contract is still Open, so that no post can be rehearsed
-    is_taken_over: bool = False  # Whether another version of the program began the round
+    is_restarted: bool = False  # Whether another version of the program began the round
 
     @property
     def window(self) -> Window:
@@ -78,7 +80,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
     challenge, journal = case.challenge, case.journal
     reveal = await _settle_reveal(case, now)
     is_withheld = reveal is not None and reveal.content is None
-    status.note(warning=WITHHELD if is_withheld else TAKEN_OVER if case.is_taken_over else None)
+    status.note(warning=WITHHELD if is_withheld else VERSION_CHANGED if case.is_restarted else None)
     plan = await journal.saved("plan", PLAN)
     if plan is not None and plan.judges != case.options.plan.judges:
         attempts = await read_attempts(case.ports.store, challenge.chain_id, challenge.address)
@@ -103,7 +105,7 @@ async def prepare(case: RoundCase, status: StatusWriter, now: int) -> Prepared:
 
 async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_open: bool) -> RoundCase:
     journal = Journal(ports.store, challenge.run)
-    is_taken_over = await _take_over(challenge, ports, journal)
+    is_restarted = await _restart_if_other_version(challenge, ports, journal)
     encoded = await journal.saved("metadata", TEXT)
     if encoded is None:
         try:
@@ -113,10 +115,10 @@ async def open_case(challenge: Challenge, ports: Ports, options: Options, *, is_
             raise CannotPublish(f"The metadata at challengeURI cannot be read: {bad}", remedy=remedy) from bad
         encoded = await journal.keep("metadata", TEXT, base64.b64encode(fetched.content).decode())
     given = round_of(challenge, base64.b64decode(encoded))
-    return RoundCase(challenge, given, journal, ports, options, is_open, is_taken_over)
+    return RoundCase(challenge, given, journal, ports, options, is_open, is_restarted)
 
 
-async def _take_over(challenge: Challenge, ports: Ports, journal: Journal) -> bool:
+async def _restart_if_other_version(challenge: Challenge, ports: Ports, journal: Journal) -> bool:
     """Restart a round that another version began: keep what was fetched and paid, drop what was computed."""
     store, begun_by, ours = ports.store, await journal.saved(VERSION, TEXT), code_version()
     if begun_by == ours:

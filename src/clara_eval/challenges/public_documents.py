@@ -112,8 +112,7 @@ def leaderboard_rows(
 
 
 async def keep_calibration(store: PublicKeys, chain_id: int, found: Calibration) -> None:
-    key = calibration_key(found.judge, found.prompt, found.work)
-    await store.put(chain_id, key, CALIBRATION.text(found))
+    await store.put(chain_id, calibration_key(found.judge, found.prompt, found.work), CALIBRATION.text(found))
 
 
 async def known_calibration(keys: PublicKeys, chain_id: int, judge: str, prompt: str, work: str) -> Calibration | None:

@@ -86,7 +86,7 @@ async def recorded_result(case: RoundCase) -> RecordedResult | None:
     review = await case.review_of(digest)
     if review is not None and review.state == "rejected":
         raise NeedsReview(f"The result was rejected in review: {review.note or 'no note'}.")
-    is_signed = case.is_taken_over and await case.is_signed()
+    is_signed = case.is_restarted and await case.is_signed()
     if not is_signed and (review is None or review.state != "approved"):
         return None
     disputed = await read_disputed(case.journal)

@@ -14,6 +14,7 @@ from clara_eval.core.address import Address, normal_signature, signer_of
 from clara_eval.core.codec import JsonCodec, read_stored, to_camel_json
 from clara_eval.core.errors import BadInput, BadTrace, NotFound
 from clara_eval.core.hashing import plain_json
+from clara_eval.documents.rest import DraftPlaceRecord
 from clara_eval.documents.results import MEANINGS, ReviewState, RuledStage
 from clara_eval.documents.store_keys import REVIEWS, draft_key, review_key
 from clara_eval.evaluation.result import EvaluationResult
@@ -97,11 +98,11 @@ async def decide(
 ) -> Review:
     """Approve or reject the waiting result; with a digest, only if it is that result's."""
     review = check_waiting(await known_review(keys, chain_id, address), digest)
-    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=signature(by), decided_at=int(time.time()))
+    decided = replace(review, state=state, note=note[:NOTE_CHARS], by=published_name(by), decided_at=int(time.time()))
     return await save_review(keys, chain_id, decided)
 
 
-def signature(name: str) -> str:
+def published_name(name: str) -> str:
     """Return a name as it is published: one short line without characters that hide or reverse text."""
     return shown(name, NAME_CHARS)
 
@@ -136,21 +137,13 @@ class Objection:
 
 
 @dataclass(frozen=True, slots=True)
-class DraftPlace:
-    address: Address
-    rank: int
-    score: int
-    status: str
-
-
-@dataclass(frozen=True, slots=True)
 class AnnouncedDraft:
     """An announced result, and until when submitters may object, in chain time."""
 
     digest: str
     announced_at: int
     until: int
-    places: tuple[DraftPlace, ...]
+    places: tuple[DraftPlaceRecord, ...]
     margin: str  # How certain the last paid place is, as text
 
 
@@ -160,7 +153,7 @@ class Disputed:
 
     of: str
     at: int
-    places: tuple[DraftPlace, ...]
+    places: tuple[DraftPlaceRecord, ...]
     raised: tuple[Objection, ...]
     judge: str | None = None  # None if a person decides, or the draft stays because the judge was late
 
@@ -206,10 +199,10 @@ async def announce(
     return draft
 
 
-def places_of(result: EvaluationResult) -> tuple[DraftPlace, ...]:
+def places_of(result: EvaluationResult) -> tuple[DraftPlaceRecord, ...]:
     ranked = {row.item for row in result.ranking.standings} if result.ranking else set()
     return tuple(
-        DraftPlace(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
+        DraftPlaceRecord(one.account, rank, one.score, "ranked" if one.account in ranked else "rejected")
         for rank, one in enumerate(result.placed, start=1)
     )
 
@@ -218,7 +211,7 @@ def raised_key(digest: str, submitter: str = "") -> str:
     return f"objection/{digest}/{submitter}"
 
 
-async def raised(journal: Journal, digest: str) -> tuple[Objection, ...]:
+async def read_objections(journal: Journal, digest: str) -> tuple[Objection, ...]:
     return await journal.all(raised_key(digest), OBJECTION_FORM)
 
 
@@ -235,10 +228,9 @@ async def reopen(disputed: Disputed, journal: Journal) -> None:
 def rulings_of(disputed: Disputed | None) -> tuple[Ruling, ...]:
     if disputed is None or disputed.judge is None:
         return ()
-    stages = sorted({one.stage for one in disputed.raised if one.stage is not None})
     return tuple(
         Ruling("judge", disputed.of, disputed.at, None, disputed.judge, stage, "A submitter objected to the draft.")
-        for stage in stages
+        for stage in sorted({one.stage for one in disputed.raised if one.stage is not None})
     )
 
 

@@ -19,7 +19,7 @@ from clara_eval.core.codec import read_stored
 from clara_eval.core.hashing import plain_json
 from clara_eval.core.version import code_version
 from clara_eval.documents.results import FINAL_STATES, MEANINGS, EvalStatus, StageProgress, State, Summary, read
-from clara_eval.documents.store_keys import index_key, status_key
+from clara_eval.documents.store_keys import KeyOfOne, index_key, status_key
 from clara_eval.evaluation.round import Stage
 from clara_eval.store.leases import Busy
 from clara_eval.store.sql_store import PublicKeys
@@ -46,6 +46,8 @@ _PROGRESS_RANGES: dict[Stage, tuple[int, int]] = {
 }
 Listener = Callable[[EvalStatus], None]
 Clock = Callable[[], float]
+attempts_key: KeyOfOne = "engine:attempts:{}".format
+workflow_id: Callable[[int, Address, int], str] = "evaluate:{}:{}:{}".format
 FAILED = "engine:failed:"  # Prefix of the key with the time of a failure and the version of the program
 WRITE_SECONDS = 0.25  # Least time between two writes of progress
 _AFTER_STAGES: frozenset[State] = FINAL_STATES | {"publishing", "review"}
@@ -55,15 +57,21 @@ CLOSED: dict[str, tuple[State, str]] = {
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
 }  # State and reason of an evaluation whose contract ended without scores
 _PRIVATE_SENTENCE = re.compile(r"[^.!?]*\bCLARA_[A-Z_]+[^.!?]*[.!?]?\s*")
-_PRIVATE_PLACE = re.compile(r"@?https?://[^\s,;)]+|\b(?:[\w-]+\.)+(?:[a-z]{2,}|\d+)(?::\d+)?|\blocalhost(?::\d+)?")
+_PRIVATE_PLACE = re.compile(
+    r"@?https?://[^\s,;)]+|\b(?:(?:[\w-]+\.)+[a-z]{2,}|(?:\d+\.){3}\d+|localhost)(?::\d+)?|\[[0-9a-f:]*:[0-9a-f:]*\](?::\d+)?"
+)
+
+
+def public_text(text: str) -> str:
+    """Remove the operator's settings and endpoints."""
+    return _PRIVATE_PLACE.sub("…", _PRIVATE_SENTENCE.sub("", text)).strip()
 
 
 def shown_to_all(status: EvalStatus) -> EvalStatus:
     """Remove the operator's settings and endpoints from the reason of a status."""
     if status.reason is None or status.status == "elsewhere":
         return status
-    reason = _PRIVATE_PLACE.sub("…", _PRIVATE_SENTENCE.sub("", status.reason)).strip()
-    return status.model_copy(update={"reason": reason or MEANINGS[status.status]})
+    return status.model_copy(update={"reason": public_text(status.reason) or MEANINGS[status.status]})
 
 
 def scored_elsewhere(evaluator: Address, poster: Address, ours: Address | None) -> EvalStatus | None:
@@ -180,8 +188,7 @@ class StatusWriter:
             rate = steps / elapsed
             shown.callsPerSecond, shown.secondsLeft = round(rate, 2), round((total - done) / rate, 1)
         self._change(status=state, progress=progress, reason=None, retryAt=None, stage=shown)
-        due = self._now() - self._written_at >= WRITE_SECONDS
-        if due and (self._writing is None or self._writing.done()):
+        if self._now() - self._written_at >= WRITE_SECONDS and (self._writing is None or self._writing.done()):
             self._write_soon()
 
     def tell_trouble(self, trouble: str) -> None:
@@ -250,14 +257,6 @@ class Attempts:
         return Attempts(self.number + 1, self.failures + 1 if failed else 0, retry_at)
 
 
-def attempts_key(address: str) -> str:
-    return f"engine:attempts:{address}"
-
-
-def workflow_id(chain_id: int, address: Address, number: int) -> str:
-    return f"evaluate:{chain_id}:{address}:{number}"
-
-
 async def read_attempts(keys: PublicKeys, chain_id: int, address: str) -> Attempts:
     return read_stored(Attempts, await keys.get(chain_id, attempts_key(address)) or "{}")
 
@@ -268,5 +267,4 @@ async def save_attempts(keys: PublicKeys, chain_id: int, address: str, attempts:
 
 async def try_at_once(keys: PublicKeys, chain_id: int, address: str) -> None:
     """Let the next attempt begin now, regardless of earlier failures."""
-    attempts = await read_attempts(keys, chain_id, address)
-    await save_attempts(keys, chain_id, address, replace(attempts, retry_at=None))
+    await save_attempts(keys, chain_id, address, replace(await read_attempts(keys, chain_id, address), retry_at=None))

@@ -45,8 +45,7 @@ class Verdicts(results.Document):
         """Rebuild the comparison of two entries from their facts; None if it was not made in this order."""
         if not {first, second} <= facts.keys() & set(self.items) or first == second:
             return None
-        places = self.items.index(first), self.items.index(second)
-        if not is_shown(self.schedule, len(self.items), self.count, *places):
+        if not is_shown(self.schedule, len(self.items), self.count, *map(self.items.index, (first, second))):
             return None
         schema = FeatureSchema.from_json({"features": self.features})
         decision = RulesJudge(schema).decide(*(make_vector(schema, facts[one].features) for one in (first, second)))
@@ -116,9 +115,6 @@ class StoreRecords:
     async def scores(self, address: Address) -> results.Scores | None:
         return await read_scores(self, self.chain_id, address)
 
-    async def features(self, address: Address, submitter: Address) -> Features | None:
-        return await read(self, self.chain_id, Features, features_key(address, submitter))
-
     async def has_model(self) -> bool | None:
         return None  # the store does not know whether a model reads submissions
 
@@ -175,9 +171,6 @@ class ApiRecords:
 
     async def scores(self, address: Address) -> results.Scores | None:
         return await self._document(results.Scores, f"challenges/{address}/leaderboard")
-
-    async def features(self, address: Address, submitter: Address) -> Features | None:
-        return await read(self, self.chain_id, Features, features_key(address, submitter))
 
     async def detail(self, address: Address) -> ChallengeDetail | None:
         return await self._document(ChallengeDetail, f"challenges/{address}")

@@ -163,8 +163,9 @@ class ChallengeVenue:
         """Raise BadTrace if an address, hash or number that no computation uses is malformed."""
         challenge, disputed = self.challenge, self.disputed
         submissions, places = challenge.submissions, disputed.places if disputed else ()
-        addresses = [challenge.poster, challenge.evaluator, challenge.token.address, challenge.identity_registry]
-        addresses += [*(one.submitter for one in challenge.replaced), *(one.address for one in places)]
+        addresses = [challenge.address, challenge.poster, challenge.evaluator, challenge.token.address]
+        addresses += [challenge.identity_registry, *(one.submitter for one in challenge.replaced)]
+        addresses += [one.address for one in places]
         hashes = [challenge.block.hash, challenge.private_set_hash, *(ruling.of for ruling in result.rulings)]
         hashes += [one.solution_hash for one in submissions] + [one.solution_hash for one in challenge.replaced]
         hashes += [disputed.of] if disputed else []

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
+from tree_sitter import Node
+
 from clara_eval.code.language import LIBRARY, NODES, STRINGS, words
-from clara_eval.core.syntax import MAX_BYTES, Parsed, node_kinds
+from clara_eval.core.syntax import MAX_BYTES, Parsed, load_language, node_kinds
 
 MOST_ITEMS = 400_000  # a larger tree is not read; 256 kB of ordinary code has about 100,000 items
 COMMENTS = words("comment line_comment block_comment html_comment hash_bang_line shebang jsx_text")
@@ -39,6 +41,7 @@ _STATEMENTS = words(
 )
 _HOLDERS = _BLOCKS | words("statement class_body export_statement source_file")
 _SAME = {"==": True, "===": True, "is": True, ">=": True, "<=": True, "!=": False, "!==": False, "<": False, ">": False}
+_NUMBER_BEGINS = frozenset("0123456789.+-")  # `float` reads names such as `inf` too
 _ORDERS = {
     "==": (0,), "===": (0,), "!=": (-1, 1), "!==": (-1, 1), "<": (-1,), ">": (1,), "<=": (-1, 0), ">=": (0, 1),
 }  # fmt: skip
@@ -49,11 +52,9 @@ class Item:
 
     __slots__ = ("children", "end", "field", "instead", "is_dropped", "is_named", "kind", "parent", "start")
 
-    def __init__(
-        self, kind: str, field: str | None, start: int, end: int, parent: Item | None, *, is_named: bool
-    ) -> None:
-        self.kind, self.field, self.start, self.end, self.parent = kind, field, start, end, parent
-        self.is_named, self.is_dropped, self.instead = is_named, False, ""
+    def __init__(self, kind: str, is_named: bool, field: str | None, node: Node, parent: Item | None) -> None:
+        self.kind, self.is_named, self.field, self.parent = kind, is_named, field, parent
+        self.start, self.end, self.is_dropped = node.start_byte, node.end_byte, False
         self.children = _NOTHING
 
     @property
@@ -77,16 +78,17 @@ class Item:
 
 def read_items(parsed: Parsed, *, shares_tokens: bool) -> list[Item] | None:
     """Return all items except tokens, parents first, or None if there are more than MOST_ITEMS."""
-    cursor, around, kinds = parsed.tree.walk(), None, node_kinds(parsed.language)
-    found, tokens = list[Item](), dict[tuple[int, str | None], Item]()
+    cursor, around, language = parsed.tree.walk(), None, load_language(parsed.language)
+    fields = (None, *map(language.field_name_for_id, range(1, language.field_count + 1)))
+    found, tokens, kinds = list[Item](), dict[tuple[int, int | None], Item](), node_kinds(parsed.language)
     for _ in range(MOST_ITEMS):
-        node, field = cursor.node, cursor.field_name
+        node = cursor.node
         assert node is not None
-        number, is_inner = node.kind_id, cursor.goto_first_child()
+        number, field, is_inner = node.kind_id, cursor.field_id, cursor.goto_first_child()
         kind, is_named = kinds[number] if number < len(kinds) else (node.type, node.is_named)  # an error has no entry
         item = None if is_inner or is_named else tokens.get((number, field))
         if item is None:
-            item = Item(kind, field, node.start_byte, node.end_byte, around, is_named=is_named)
+            item = Item(kind, is_named, fields[field or 0], node, around)
             if is_named or is_inner:
                 found.append(item)
             elif shares_tokens:  # it keeps the place of its first occurrence
@@ -125,6 +127,7 @@ class DeadCode:
         self._is_python, self.library = language == "python", LIBRARY[language]
         self._looked_at = [item for item in items if item.kind in _LOOKED_AT]
         self._assigned = [item for item in items if item.kind in _ASSIGNMENTS]
+        self._effects = [item for item in items if item.kind in _EFFECTS]
         self._names = [(item, self.text(item)) for item in items if item.kind in _NAMES]
         self._constants: dict[str, bool | None] = {}  # truth of names that are bound once, to a literal
         bound = Counter[str]()
@@ -159,6 +162,11 @@ class DeadCode:
         """Yield the outermost dropped items."""
         return (item for item in self._items if item.is_dropped and not (item.parent and item.parent.is_dropped))
 
+    def free(self) -> None:
+        """Break the cycles of parents and children."""
+        for item in self._items:  # the garbage collector needs a third of the search for them
+            item.children = _NOTHING
+
     def drop_dead(self) -> None:
         for item in self._looked_at:
             if item.is_dropped:
@@ -182,9 +190,10 @@ class DeadCode:
         """Drop assignments without side effects to names or members that nothing reads, except `kept`."""
         for _ in range(4):
             written: dict[str, list[Item]] = {}
+            calls, effects = self._holding(_CALLS), self._holding(_EFFECTS)
             seen = Counter([name.lstrip("#") for item, name in self._names if not item.is_dropped])
             for item in self._assigned:
-                if not item.is_dropped and (name := self._bound_plainly(item)) is not None:
+                if not item.is_dropped and (name := self._bound_plainly(item, calls, effects)) is not None:
                     written.setdefault(name, []).append(item)
             dropped = False
             for name, items in written.items():
@@ -230,9 +239,9 @@ class DeadCode:
         """Return the constant truth of a condition, or None if it is not constant."""
         item = bare(item)
         plain = self._plain_truth(item)
-        operator = next((c.kind for c in item.children if not c.is_named and c.kind not in "()"), "")
-        if plain is not None or depth > _DEEPEST or item.kind in STRINGS:
+        if plain is not None or depth > _DEEPEST or not item.children or item.kind in STRINGS:
             return plain
+        operator = next((c.kind for c in item.children if not c.is_named and c.kind not in "()"), "")
         if operator in ("not", "!") and item.named:
             inner = self.truth(item.named[-1], depth + 1)
             return None if inner is None else not inner
@@ -268,9 +277,9 @@ class DeadCode:
         if not (_is_short(left) and _is_short(right)):
             return None
         one, other = self.text(left), self.text(right)
-        values = _number(one), _number(other)
         if one == other:
             return _SAME.get(operator)
+        values = _number(one), _number(other)
         if values[0] is None or values[1] is None:
             return None
         order = (values[0] > values[1]) - (values[0] < values[1])
@@ -331,7 +340,17 @@ class DeadCode:
             return True
         return not any(one.kind in _EFFECTS for one in inside(only))
 
-    def _bound_plainly(self, item: Item) -> str | None:
+    def _holding(self, kinds: frozenset[str]) -> set[Item]:
+        """Return the items that are of these kinds or hold one, in one pass at any depth."""
+        found = set[Item]()
+        for one in (one for one in self._effects if one.kind in kinds and not one.is_dropped):
+            around: Item | None = one
+            while around is not None and around not in found:
+                found.add(around)
+                around = around.parent
+        return found
+
+    def _bound_plainly(self, item: Item, calls: set[Item], effects: set[Item]) -> str | None:
         """Return the name that a statement binds, or None if it may do anything else."""
         target, value = item.binding()
         if item.kind == "variable_declaration_statement" and target is None:
@@ -339,12 +358,12 @@ class DeadCode:
             target = declared.at("name") if declared is not None else None
         if target is None or (value is None and item.kind == "assignment_expression"):
             return None
-        if value is not None and (not _is_short(value) or any(one.kind in _EFFECTS for one in inside(value))):
+        if value is not None and (not _is_short(value) or value in effects):
             return None
         target = bare(target)
         if target.kind in ("attribute", "member_expression"):
             member = target.at("attribute") or target.at("property")
-            if member is None or not _is_short(target) or any(one.kind in _CALLS for one in inside(target)):
+            if member is None or not _is_short(target) or target in calls:
                 return None
             target = member
         name = self.text(target).lstrip("#") if target.kind in _NAMES else "exports"
@@ -370,7 +389,7 @@ def _is_short(item: Item) -> bool:
 
 
 def _number(text: str) -> int | float | None:
-    for read in (partial(int, base=0), float) if len(text) < 40 else ():
+    for read in (partial(int, base=0), float) if text[:1] in _NUMBER_BEGINS and len(text) < 40 else ():
         with suppress(ValueError):
             return read(text)
     return None

@@ -20,6 +20,7 @@ _LIKE_CODE = re.compile(
     r"|\b(?:function|method|class|contract|library|interface|module|called|named)[ \t]{1,3}([A-Za-z_]\w*)"
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_$]\w*")
+_MOST_HOLDERS = 8  # between a member and its class; Rust nests blocks in blocks
 MOST_WANTED = 2_000  # names taken from a task and its harness; more are ignored
 
 
@@ -48,7 +49,11 @@ def neutral_code(source: bytes, language: str, wanted: frozenset[str] = frozense
 def live_text(text: str, parsed: Parsed | None) -> str:
     """Blank the statements that do nothing; without a syntax tree return the text unchanged."""
     code = DeadCode.of(parsed, frozenset(), shares_tokens=True)
-    return edited(code.source, ((one.start, one.end, " ") for one in code.dropped())) if code else text
+    if code is None:
+        return text
+    live = edited(code.source, ((one.start, one.end, " ") for one in code.dropped()))
+    code.free()
+    return live
 
 
 class _Writer:
@@ -76,8 +81,9 @@ class _Writer:
     @staticmethod
     def _is_member(definition: Item) -> bool:
         parent = definition.parent
-        while parent is not None and parent.kind in ("block", "class_body", "decorated_definition", "contract_body"):
-            parent = parent.parent
+        for _ in range(_MOST_HOLDERS):
+            if parent is not None and parent.kind in ("block", "class_body", "decorated_definition", "contract_body"):
+                parent = parent.parent
         return parent is not None and parent.kind.startswith(("class", "contract", "library", "interface", "impl"))
 
     def _new_name(self, name: str, prefix: str) -> str:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from clara_eval.code.dead_code import DeadCode, Item, inside
 from clara_eval.code.language import NODES, words
+from clara_eval.core.syntax import MAX_BYTES
 
 _FUNCTIONS, _CLASSES, _VALUES, _IMPORTS = (NODES[kind] for kind in ("functions", "classes", "values", "imports"))
 _WRAPPERS = words("decorated_definition export_statement")
@@ -22,7 +24,8 @@ _BASES = words("argument_list class_heritage inheritance_specifier extends_claus
 _BODIES = words("block statement_block function_body block_statement module program statement_list")
 _HOLDERS = words("with_statement if_statement")
 _TEST_CALLS = dict.fromkeys(("it", "test"), "function") | dict.fromkeys(("describe", "suite", "context"), "class")
-_LONGEST_TEST = 16_000
+_LONGEST_TEST = 16_000  # bytes
+_LONGEST_TYPE = 500  # bytes of a type, or nodes of a pattern or of what a class extends: they may hold definitions
 _FUNCTION_VALUES = words("arrow_function function_expression generator_function class lambda")
 _WORKING_VALUES = _FUNCTION_VALUES | words("call call_expression new_expression")
 _TESTS = {"python": ("test",), "solidity": ("test", "invariant", "check_"), "go": ("Test", "Fuzz")}
@@ -95,6 +98,7 @@ class _Program:
             self._mark(unit)
         for unit in self._top:
             self._try(unit)
+        extended = set[str]()
         while self._waiting:
             unit = self._waiting.pop()
             new = (unit.uses | (unit.names if unit.kind != "import" else frozenset())) - self._used
@@ -102,8 +106,9 @@ class _Program:
             for name in new:
                 for other in self._by_name.get(name, ()):
                     self._try(other)
-            bases = [base for name in unit.bases for base in self._by_name.get(name, ())] if unit.is_root else []
-            for base in bases:
+            names = unit.bases - extended if unit.is_root else frozenset[str]()
+            extended |= names
+            for base in (base for name in names for base in self._by_name.get(name, ())):
                 if base.kind == "class" and base.parent is None and not base.is_root:
                     base.is_root, base.is_reached = True, True
                     self._waiting.append(base)
@@ -112,9 +117,11 @@ class _Program:
 
     def keep_tests(self) -> None:
         reached = {name for unit in self.units if unit.is_reached and unit.kind != "import" for name in unit.names}
-        for unit in self.units:
-            around = unit if unit.is_test and self._asserts(unit, reached | self._wanted) else None
-            while around is not None:
+        live, budget = reached | self._wanted, 2 * len(self._code.source)  # bytes to read, of tests in tests too
+        for unit in (unit for unit in self.units if unit.is_test and unit.size <= _LONGEST_TEST):
+            budget -= unit.size
+            around = unit if budget >= 0 and self._asserts(unit, live) else None
+            while around is not None and not around.is_reached:
                 around.is_reached = True
                 around = around.parent
         used = {name for unit in self.units if unit.is_reached for name in unit.uses}
@@ -176,17 +183,20 @@ class _Program:
         return self._code.language == "solidity" or not around.has_wanted_part
 
     def _asserts(self, test: ReachUnit, reached: set[str]) -> bool:
-        """Return whether a test checks something that reached code computes; False for a very long test."""
-        if test.size > _LONGEST_TEST:
+        """Return whether a test checks something that reached code computes; False if nested too deeply."""
+        code, items = self._code, list(inside(test.item))
+        bound = [(target, value) for target, value in (one.binding() for one in items) if target and value]
+        checks = [one for one in items if code.is_check(one)]
+        sizes = [one.end - one.start for one in (*checks, *(one for pair in bound for one in pair))]
+        if sum(sizes) > 4 * _LONGEST_TEST:
             return False
-        code, live = self._code, set(reached)
-        bindings = [one.binding() for one in inside(test.item)]
+        names, live = [tuple(map(code.own_names, pair)) for pair in bound], set[str]()
         for _ in range(3):
-            for target, value in bindings:
-                if value is not None and target is not None and code.own_names(value) & live:
-                    live |= code.own_names(target)
-        checks = (one for one in inside(test.item) if code.is_check(one) and not code.is_idle_check(one))
-        return any(code.own_names(_around(one)) & live for one in checks)
+            for targets, values in names:
+                if not (values.isdisjoint(reached) and values.isdisjoint(live)):
+                    live |= targets
+        statements = dict.fromkeys(_around(one) for one in checks if not code.is_idle_check(one))
+        return any(not (used.isdisjoint(reached) and used.isdisjoint(live)) for used in map(code.own_names, statements))
 
 
 def _around(check: Item) -> Item:
@@ -286,9 +296,11 @@ class _Reader:
 
     def _defined(self, item: Item, inner: Item, around: ReachUnit | None) -> ReachUnit:
         named = inner.at("name") or (inner.at("type") if inner.kind == "impl_item" else None)
-        names = frozenset({self._code.text(named).lstrip("#")}) if named is not None else self._bound(inner)
+        most = _LONGEST_TYPE if inner.kind == "impl_item" else MAX_BYTES
+        names = frozenset({self._code.text(named, most).lstrip("#")}) if named is not None else self._bound(inner)
         kind = "function" if inner.kind in _FUNCTIONS else "class"
-        bases = frozenset(name for child in inner.children if child.kind in _BASES for name in self._names_in(child))
+        based_on = (child for child in inner.children if child.kind in _BASES)
+        bases = frozenset(name for child in based_on for name in self._names_in(child, _LONGEST_TYPE))
         has_test_name = any(name.startswith(_TESTS.get(self._language, ())) for name in names)
         is_test = kind == "function" and (has_test_name or item in self._marked_tests)
         is_public = self._is_public(inner, names)
@@ -312,15 +324,15 @@ class _Reader:
         is_hidden = any(child.kind.startswith("private_") for child in inner.children)
         return not is_hidden and not {"private", "protected"} & set(head)
 
-    def _names_in(self, item: Item) -> frozenset[str]:
-        return frozenset(self._code.text(one) for one in inside(item) if one.kind in _NAMES)
+    def _names_in(self, item: Item, most: int = MAX_BYTES) -> frozenset[str]:
+        return frozenset(self._code.text(one) for one in islice(inside(item), most) if one.kind in _NAMES)
 
     def _bound(self, item: Item) -> frozenset[str]:
         found: set[str] = set()
         for one in (item, *item.named):
             for target in one.named:
                 if target.field in ("name", "property", "pattern") and one.kind in _DECLARED:
-                    found |= self._names_in(target)
+                    found |= self._names_in(target, _LONGEST_TYPE)
         return frozenset(name.lstrip("#") for name in found)
 
     def _assigned(self, item: Item) -> frozenset[str]:
@@ -331,16 +343,17 @@ class _Reader:
 
     def _written(self, item: Item) -> frozenset[str]:
         """Return the names that a statement assigns to or calls a method on."""
-        found: set[str] = set()
+        found, ends = set[str](), list[int]()  # ends of targets whose first name is still to come
         for one in inside(item):
+            if one.kind in _NAMES and ends:
+                found |= {self._code.text(one)} if one.end <= max(ends) else set()
+                ends = []
             target = None
             if one.kind in ("assignment", "augmented_assignment", "assignment_expression"):
                 target = one.at("left")
             elif one.kind in ("call", "call_expression") and (called := one.at("function")) is not None:
                 target = called if called.kind in ("attribute", "member_expression") else None
-            leaves = inside(target) if target is not None else ()
-            if (first := next((leaf for leaf in leaves if leaf.kind in _NAMES), None)) is not None:
-                found.add(self._code.text(first))
+            ends += [target.end] if target is not None else []
         return frozenset(found - self._code.library)
 
 

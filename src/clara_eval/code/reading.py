@@ -217,7 +217,7 @@ class _StructureReader:
         return found
 
     def _text(self, node: Node) -> bytes:
-        # Not `node.text`: it uses the parser's callback, which returns nothing after the parser's time limit.
+        # Not `node.text`: the parser's text has no long comments.
         return self.parsed.source[node.start_byte : node.end_byte]
 
 

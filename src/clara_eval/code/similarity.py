@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -222,17 +222,19 @@ def shared_by(sets: Sequence[FeatureSet]) -> Iterator[Shared]:
     levels = 1 + max(level.tolist(), default=0)
     sizes = np.array([np.searchsorted(one.hashes, _BOUNDS[:levels], side="right") for one in sets], dtype=np.int64)
     feature, owner = _features(sets)
-    is_shared = np.bincount(feature)[feature] > 1
-    feature, owner = feature[is_shared], owner[is_shared]
-    weights = np.concatenate([np.empty(0, dtype=np.int64), *(one.weights for one in sets)])[is_shared]
-    own = np.zeros(1 + feature.max(initial=0), dtype=np.int64)
-    for later in range(len(sets)):
-        start, end = np.searchsorted(owner, [later, later + 1])
-        own[feature[start:end]] = weights[start:end]
-        found = own[feature[:start]]
-        own[feature[start:end]] = 0
-        common = np.bincount(owner[:start][found > 0], minlength=later)
-        weight = np.bincount(owner[:start], weights=found, minlength=later).astype(np.int64)
+    weights = np.concatenate([np.empty(0, dtype=np.int64), *(one.weights for one in sets)])
+    by_feature = np.argsort(feature, kind="stable")
+    owners, place = owner[by_feature], np.empty_like(by_feature)
+    place[by_feature] = np.arange(len(place))
+    first = np.searchsorted(feature[by_feature], np.arange(1 + feature.max(initial=0)))[feature]
+    times = place - first  # how many earlier sets have this feature
+    bounds = np.searchsorted(owner, np.arange(len(sets) + 1)).tolist()
+    for later, (start, end) in enumerate(pairwise(bounds)):
+        count = times[start:end]
+        begins = np.repeat(first[start:end] - np.cumsum(count) + count, count)
+        having = owners[begins + np.arange(len(begins))]
+        common = np.bincount(having, minlength=later)
+        weight = np.bincount(having, weights=np.repeat(weights[start:end], count), minlength=later).astype(np.int64)
         pair = np.maximum(level[:later], level[later])
         theirs, mine = sizes[np.arange(later), pair], sizes[later, pair]
         yield Shared(common / np.maximum(theirs, 1), common / np.maximum(mine, 1), weight << pair)

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from clara_eval.core.address import to_address
 from clara_eval.core.errors import BadInput, ConfigError
-from clara_eval.core.model import INTERFACES
+from clara_eval.core.model import SIGNING_INTERFACES
 from clara_eval.core.web import read_origin
 
 
@@ -127,12 +127,11 @@ def _read_by_endpoint(text: str) -> dict[str, str]:
     """Read `URL=VALUE,…`; a single value is for all endpoints, under `*`."""
     if "=" not in text:
         return {"*": text.strip()}
-    pairs = (part.rpartition("=") for part in listed(text))
-    return {url.strip().rstrip("/"): value.strip() for url, _, value in pairs}
+    return {url.strip().rstrip("/"): value.strip() for url, _, value in (one.rpartition("=") for one in listed(text))}
 
 
 def _check_attestation(text: str) -> str:
-    if not set(_read_by_endpoint(text).values()) <= {"off", *INTERFACES}:
+    if not set(_read_by_endpoint(text).values()) <= {"off", *SIGNING_INTERFACES}:
         raise ValueError("it is neither off, near, aci nor a comma list of URL=near or URL=aci")
     return text
 

@@ -27,14 +27,14 @@ def short(address: str) -> str:
     return f"{address[:6]}…{address[-4:]}"
 
 
-ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # Order of the group secp256k1
+CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # of secp256k1
 _SIGNATURE = re.compile(r"0x([0-9a-f]{64})([0-9a-f]{64})(00|01|1b|1c)")
 
 
 def normal_signature(signature: str) -> str | None:
     """Normalise a signature to its low-s form with v = 27 or 28; None if it is not a valid signature."""
     found = _SIGNATURE.fullmatch(signature.lower())
-    if found is None or not 0 < int(found[2], 16) <= ORDER // 2:
+    if found is None or not 0 < int(found[2], 16) <= CURVE_ORDER // 2:
         return None
     return f"0x{found[1]}{found[2]}{int(found[3], 16) % 27 + 27:02x}"
 

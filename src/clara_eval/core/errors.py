@@ -85,7 +85,7 @@ def as_ours(error: BaseException) -> BaseException:
         what = "threads"
     if what is None:
         return error
-    return RanOut(f"This machine has no more {what}.", remedy="Free some, or raise the limit; it goes on by itself.")
+    return RanOut(f"This machine has no more {what}.", remedy="Free some, or raise the limit; the work is tried again.")
 
 
 class BadAnswer(ClaraError):

@@ -11,13 +11,13 @@ from clara_eval.core.address import Address
 from clara_eval.core.codec import DECIMAL
 
 HarnessLanguage: TypeAlias = Literal["solidity", "javascript", "python"]
-LARGEST_NUMBER = 1e12
-"""The largest magnitude of a bound or feature value: a range up to 1e308 is an attack."""
-INTERFACES = ("near", "aci")
+LARGEST_NUMBER = 1e12  # the largest magnitude of a bound or feature value: a range up to 1e308 is an attack
+SIGNING_INTERFACES = ("near", "aci")
 Winner = Literal["first", "second", "tie"]
 HARNESS_WITHHELD = "hidden_harness_withheld"  # A flag shown with every result, because it concerns all entries
 Severity = Literal["info", "warn", "review"]
 Fact = str | int | float | bool | None
+FINALIZATION_SECONDS = 12 * 3600  # the contract's wait between the post and the claims
 MICRO = 1_000_000
 
 
@@ -56,8 +56,7 @@ class Flag:
     code: str
     severity: Severity
     sentence: str
-    account: str | None = None
-    """The submitter it is about; None for the round, or while submitters must stay unknown."""
+    account: str | None = None  # the submitter it is about; None for the round, or while submitters must stay unknown
     evidence: Mapping[str, Fact] = field(default_factory=dict)
     """The figures behind the sentence, by name; shares are rounded as in the sentence."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 OWNER_ONLY = 0o600
@@ -15,8 +16,10 @@ def make_private(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=OWNER_ONLY)
     for file in (path, *(path.with_name(path.name + ending) for ending in _SQLITE_JOURNALS)):
-        if file.exists() and file.stat().st_uid == os.geteuid() and file.stat().st_mode & 0o077:
-            file.chmod(OWNER_ONLY)
+        with suppress(FileNotFoundError):  # SQLite may remove a journal at any moment
+            status = file.stat()
+            if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+                file.chmod(OWNER_ONLY)
 
 
 def write_private(path: Path, content: bytes) -> None:

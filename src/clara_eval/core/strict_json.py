@@ -12,7 +12,7 @@ from itertools import accumulate
 from clara_eval.core.errors import BadInput, BadSubmission
 
 SAFE_INTEGER = 2**53 - 1
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 _BRACKET = re.compile(r"[][{}]")
 
 

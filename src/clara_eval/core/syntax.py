@@ -1,32 +1,36 @@
-"""Parse hostile source code into a syntax tree in bounded time.
+"""Parse hostile source code into a syntax tree in bounded time and memory.
 
-Invariant: the result does not depend on the speed of the machine; known slow paths of the Python grammar are avoided.
+Invariant: sizes and errors decide what is read, so every machine reads the same; time and memory are a last resort.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
+import os
 import re
-import time
+import resource
+import signal
+import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeAlias
 
-from tree_sitter import Language, Node, Parser, Point, Tree
+from tree_sitter import Language, Node, Parser, Tree
 
 from clara_eval.core.extras import MODULES, require
 
 MAX_BYTES = 1_048_576
 MAX_ERRORS = 20
-MAX_ERROR_SHARE = 0.1
+MAX_ERROR_SHARE, MAX_ERROR_BYTES = 0.1, 2_000  # skipped text; the parser needs 0.3 s for so much in the worst case
 CPU_SECONDS = 1.0
-_CHUNK = 512  # Bytes per read of the parser; the time limit is checked between chunks
-_COMMENT_RUN = 100
-"""Lines of comments in a row; longer runs are blanked because Python's scanner is quadratic in them."""
+_COMMENT_RUN = 100  # Lines of comments in a row; longer runs are blanked because Python's scanner is quadratic in them.
 _CONTINUED = re.compile(rb"(?:\\\r?\n[ \t]*){100}")
 """A hundred lines of only a backslash, which are slow to scan and do not occur in real code."""
+_SHORT = 8_192  # bytes that are parsed at once: they take at most 800 kB of the stack, 100 MB and 0.2 s
+_STACK_BYTES = 524_288  # a quarter of the smallest usual stack; the parser frees nested ambiguities by recursion
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,36 +68,48 @@ def parse(source: bytes, language: str) -> Parsed | None:
     """Parse source code; None if it is too broken, too large or too slow to be measured."""
     if len(source) > MAX_BYTES or (language == "python" and b"\\" in source and _CONTINUED.search(source)):
         return None
-    if language != "typescript":
-        return _parse_as(source, language)
-    plain = _parse_as(source, "typescript")
-    if plain is not None and plain.errors == 0:
-        return plain
-    # TypeScript has two grammars: `<T>x` is a cast in one and markup in the other.
-    markup = _parse_as(source, "tsx") if b"/>" in source or b"</" in source else None
-    if markup is not None and (plain is None or markup.errors < plain.errors):
-        return markup
+    plain = _parse_as(source, language)
+    if language == "typescript" and (plain is None or plain.errors) and (b"/>" in source or b"</" in source):
+        # TypeScript has two grammars: `<T>x` is a cast in one and markup in the other.
+        markup = _parse_as(source, "tsx")
+        return markup if markup and (plain is None or markup.errors < plain.errors) else plain
     return plain
 
 
+@lru_cache(maxsize=64)
+def _is_readable(masked: bytes, language: str) -> bool:
+    """Try in a child process: a broken text may cost the parser hours, all memory or all of the stack."""
+    load_language(language)  # not in the child, where another thread's import lock is never released
+    if not (child := os.fork()):
+        try:
+            gc.disable()  # what the other threads dropped is theirs to clean up
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            for number in (signal.SIGPROF, signal.SIGSEGV, signal.SIGALRM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)  # in which the parser takes a gigabyte at most
+            signal.alarm(60)  # if the child hangs without using the processor
+            threading.stack_size(_STACK_BYTES)
+            trial = threading.Thread(target=lambda: os._exit(_read_tree(masked, language) is None))
+            trial.start()
+            trial.join()
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
 def _parse_as(source: bytes, language: str) -> Parsed | None:
-    ends_at, not_before = time.thread_time() + CPU_SECONDS, time.monotonic() + CPU_SECONDS
-    is_cut = False
-
-    def read(offset: int, _: Point) -> bytes:
-        nonlocal is_cut
-        # The wall clock is cheaper to read, and CPU time of a thread never exceeds it.
-        is_cut = is_cut or (time.monotonic() > not_before and time.thread_time() > ends_at)
-        return b"" if is_cut else masked[offset : offset + _CHUNK]
-
     masked, blanked = _blank_long_comments(source) if language == "python" else (source, ())
-    tree = Parser(load_language(language)).parse(read)
-    if is_cut:
+    if len(source) > _SHORT and not _is_readable(masked, language):
         return None
+    read = _read_tree(masked, language)
+    return None if read is None else Parsed(language, source, *read, blanked)
+
+
+def _read_tree(masked: bytes, language: str) -> tuple[Tree, int] | None:
+    tree = Parser(load_language(language)).parse(masked)
     errors, lost = _count_errors(tree) if tree.root_node.has_error else (0, 0)
-    if errors > MAX_ERRORS or lost > MAX_ERROR_SHARE * max(len(source), 1):
-        return None
-    return Parsed(language, source, tree, errors, blanked)
+    most_lost = min(MAX_ERROR_SHARE * max(len(masked), 1), MAX_ERROR_BYTES)
+    return None if errors > MAX_ERRORS or lost > most_lost else (tree, errors)
 
 
 def _blank_long_comments(source: bytes) -> tuple[bytes, tuple[tuple[int, int], ...]]:

@@ -16,8 +16,7 @@ _HIDDEN = frozenset(
         (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xE0100, 0xE01EF),
     )
     for code in range(first, last + 1)
-)  # fmt: skip
-"""Invisible characters that Python calls printable; variation selectors can carry hidden text."""
+)  # fmt: skip  # Invisible characters that Python calls printable; variation selectors can carry hidden text.
 
 
 class Untrusted(TypedDict):

@@ -7,8 +7,7 @@ from pathlib import Path
 from tokenize import COMMENT, DEDENT, ENCODING, ENDMARKER, INDENT, NEWLINE, NL, STRING, TokenInfo, tokenize
 
 __version__ = "0.2.0"
-RULES = 11
-"""Incremented when equal evidence gives other trace entries: a trace is checked by the rules it names."""
+RULES = 12  # incremented when equal evidence gives other trace entries: a trace is checked by the rules it names
 _DECIDING = ("code", "config", "core", "evaluation", "harness", "judge", "ranking", "submissions")
 """Packages whose code affects a result."""
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-_CHUNK = 65_536
 _HOST_PORT = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9._-]{1,253})(?::([1-9][0-9]{0,4}))?")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A `Host` header, or the `Origin` of a page; `port` is None for a default port, never in an origin."""
+    """A parsed `Host` or `Origin` header; `port` is None if a `Host` header names none."""
 
     host: str
     port: int | None
@@ -62,8 +61,8 @@ class TooLong(ValueError):
 
 async def read_at_most(response: ClientResponse, limit: int) -> bytes:
     content = bytearray()
-    while chunk := await response.content.read(_CHUNK):  # empty only at the end; `iter_chunked` is slower
-        content += chunk
+    while not response.content.at_eof():  # `iter_chunked` is slower
+        content += await response.content.readany()
         if len(content) > limit:
             raise TooLong(f"its answer has more than {limit} bytes")
     return bytes(content)

@@ -48,8 +48,7 @@ class PostedTerms:
     open_seconds: int = DAY
     scoring_seconds: int = 7 * DAY
     max_participants: int = 0
-    evaluator: Address | None = None
-    """None is the chain's evaluator; with the zero address only the poster can score."""
+    evaluator: Address | None = None  # None is the chain's evaluator; with the zero address only the poster can score.
     token: Address | None = None  # None is the test dollar
     skill_tags: tuple[str, ...] = ()
 

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, StringConstraints
 
+from clara_eval.core.address import Address
 from clara_eval.core.model import Flag
 from clara_eval.documents import results
 
@@ -160,8 +162,9 @@ class ObjectionRecord(BaseModel):
     reason: str
 
 
-class DraftPlaceRecord(BaseModel):
-    address: str
+@dataclass(frozen=True, slots=True)
+class DraftPlaceRecord:
+    address: Address
     rank: int
     score: int
     status: str

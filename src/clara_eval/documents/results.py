@@ -31,7 +31,8 @@ MEANINGS: Mapping[State, str] = {
     "review": "A person looks at the result before it is posted.",
     "deferred": "A budget cap is reached; the evaluation waits.",
     "failed": "The evaluation could not be done; the poster may post scores.",
-    "unscorable": "No result can be posted; after the scoring deadline every submitter can claim an equal share.",
+    "unscorable": "No result can be posted: one submitter means a refund to the poster; fewer submitters than winners, "
+    "equal shares after the scoring deadline.",
     "elsewhere": "This service does not evaluate the challenge.",
 }
 REJECTED_IN_REVIEW = "The result was rejected in review"  # The start of the reason of such a failed evaluation
@@ -186,7 +187,7 @@ class RankedEntry(Document):
     high: float | None = None
     pTop: float | None = None
     rankLow: int | None = Field(default=None, description="Best place that is likely (5 %).")
-    rankHigh: int | None = Field(default=None, description="Worst place that is likely (90 %).")
+    rankHigh: int | None = Field(default=None, description="Worst place that is likely (95 %).")
     wins: float | None = None
     losses: float | None = None
     ties: float | None = None

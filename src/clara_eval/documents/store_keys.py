@@ -24,8 +24,7 @@ public_harness_key: KeyOfOne = "challenge-harness:{}".format
 """The source of a public harness, apart from the summary, which lists of challenges read whole."""
 verdicts_key: KeyOfOne = "challenges:{}:verdicts".format
 """The basis of all comparisons of a large round by rules, which has no pairwise keys."""
-features_key: KeyOfTwo = "challenges:{}:features:{}".format
-"""By submitter; an empty one gives the prefix of all."""
+features_key: KeyOfTwo = "challenges:{}:features:{}".format  # by submitter; an empty one gives the prefix of all
 pairwise_key: Callable[[str, str, str], str] = "challenges:{}:pairwise:{}:{}".format
 kept_key: KeyOfTwo = "kept-result:{}:{}".format
 """By digest and key: a signed document, kept when its challenge is read again. Empty key: prefix."""

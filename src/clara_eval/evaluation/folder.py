@@ -23,7 +23,7 @@ from clara_eval.harness import Machine
 from clara_eval.judge.port import JournalEntries
 from clara_eval.submissions.model import Fetch, Fetched
 
-NAMES = "that these are all entries, and that they came from whom their names say: only this trace commits to them"
+NAMES = "that these are all entries, and that the named authors wrote them: only this trace commits to them"
 _HASH = re.compile("0x[0-9a-f]{64}")
 
 

@@ -77,7 +77,8 @@ async def play_tournament(
 
     while batch := schedule.next_batch(results, undecided):
         total = max(schedule.most_questions, done + len(batch))
-        max_unanswered = len(batch) - (not results) if gives_up else OUTAGE_SHARE * len(batch)
+        needed = 0 if results else 1  # a ranking needs at least one answer
+        max_unanswered = len(batch) - needed if gives_up else OUTAGE_SHARE * len(batch)
         for comparison in await panel.play(batch, at_once, count, max_unanswered):  # in the order of `batch`
             played.append(comparison)
             if comparison.winner is None:

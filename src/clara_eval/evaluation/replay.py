@@ -23,7 +23,7 @@ UNREACHED = "that {count} submission{s} recorded as unreachable could not be rea
 WITHHELD = "that the hidden harness, recorded as not revealed, was not handed in"
 RULED = "that a person made the recorded rulings, where no objection asks for them: they are not signed"
 CRITERIA = "that the criteria are good: the poster wrote them"
-UNSIGNED = "that the models really gave the recorded answers: most providers do not sign them, these did not: {judges}"
+UNSIGNED = "that these models really gave the recorded answers, which are not signed: {judges}"
 SIGNED_LIMITS = (
     "that a signed answer came from the named model: the signature shows the enclave, its measurement what runs in it",
     "that a model whose answers are only passed on by the enclave really gave them",
@@ -101,11 +101,11 @@ class Replay:
         found = []
         if self.plan.max_games is not None:
             found.append(f"that money and time allowed only {self.plan.max_games} comparisons, as the plan says")
-        if silent := len(self.result.unanswered):
-            found.append(f"that nobody answered the {silent} request{'s' if silent > 1 else ''} recorded as unanswered")
+        if count := len(self.result.unanswered):
+            found.append(f"that no model answered the {count} request{'s' if count > 1 else ''} recorded as unanswered")
         by_default = is_by_default(self.result.rulings)
         if by_default:
-            found.append("that nobody decided about the result that waited, until the clock ruled")
+            found.append("that no person reviewed the result before its default was posted")
         if any(ruling.kind != "default" for ruling in self.result.rulings):
             found.append(RULED)
         if self.notes.approvals:

@@ -1,4 +1,4 @@
-"""Flag a result (`RULES`), decide whether a person reviews it, and what is posted if none does."""
+"""Flag a result (`FLAG_RULES`), decide whether a person reviews it, and what is posted if none does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNDECIDED_REVIEW = 0.05  # share of comparisons without a verdict; fewer are onl
 
 
 def round_flags(result: EvaluationResult) -> tuple[Flag, ...]:
-    return tuple(flag for rule in RULES for flag in rule(result))
+    return tuple(flag for rule in FLAG_RULES for flag in rule(result))
 
 
 def _withheld_harness(result: EvaluationResult) -> Iterator[Flag]:
@@ -251,7 +251,7 @@ def _gave_way(result: EvaluationResult) -> Iterator[Flag]:
         yield Flag("gave_way", "warn", text, account, {"flag": code})
 
 
-RULES = (_withheld_harness, _rejections, _likeness, _submissions, _verdicts, _gave_way)
+FLAG_RULES = (_withheld_harness, _rejections, _likeness, _submissions, _verdicts, _gave_way)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +272,8 @@ def review_reasons(flags: Sequence[Flag], rulings: Sequence[Ruling], terms: Revi
     reasons: list[Flag] = []
     limit, worth = terms.review_above_usd, terms.prize_usd
     if limit is not None and (worth is None or worth >= limit):
-        shown = "of unknown worth" if worth is None else f"of ${worth:,.2f}"
-        text = f"The prize {shown} is not below ${limit:,.2f}, so a person approves it."
+        shown = "of unknown worth" if worth is None else f"${worth:,.2f}"
+        text = f"Prizes of ${limit:,.2f} or more need a person's approval; this one is {shown}."
         reasons.append(Flag(PRIZE, "review", text))
     is_ruled = is_by_default(rulings)
     reasons += [flag for flag in flags if flag.severity == "review" and (flag.code == UNJUDGED or not is_ruled)]
@@ -293,7 +293,7 @@ class Then(StrEnum):
     STAYS = "posted as ranked"
     GIVES_WAY = "it gives way"
     LATER_GIVES_WAY = "the later one gives way"
-    WITH_A_SIGN = "posted as ranked; with a sign of trying it gives way"
+    WITH_A_SIGN = "posted as ranked; gives way if it also has a flag that it caused"
     PERSON = "nothing is posted"
 
 

@@ -31,8 +31,7 @@ class Round:
     winner_count: int
     payout_bps: tuple[int, ...]
     submissions: tuple[Submission, ...]
-    replaced: tuple[Version, ...] = ()
-    """Replaced versions, oldest first: they show who submitted some content first."""
+    replaced: tuple[Version, ...] = ()  # replaced versions, oldest first: they show who submitted some content first
 
     @property
     def config(self) -> EvalConfig:

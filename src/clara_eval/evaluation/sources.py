@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -113,19 +114,23 @@ class LiveSources:
     async def read(self, submission: Submission, config: EvalConfig, part: str) -> SubmissionResult:
         """Fetch and journal a submission; the first reason of an outage is kept, for a stable result."""
         name = submission.submitter + ("" if part == "received" else f"/{part}")
+
+        async def check(received: Received) -> SubmissionResult:
+            return await asyncio.to_thread(SubmissionResult.of, submission, received, config)
+
         if (saved := await self.journal.saved(_RECEIVED_KEY + name, RECEIVED)) is not None:
-            return SubmissionResult.of(submission, saved, config)
+            return await check(saved)
         missed = await self.journal.saved(MISSED_KEY + name, RECEIVED)
         if missed is not None and not self.tries_again:
-            return SubmissionResult.of(submission, missed, config)
+            return await check(missed)
         fetched = await fetch_submission(self.fetch, submission, RETRY_SECONDS if missed is None else ())
         received = Received.of(fetched)
-        found = SubmissionResult.of(submission, received, config)
+        found = await check(received)
         if missed is not None and found.is_outage:
-            return SubmissionResult.of(submission, missed, config)
+            return await check(missed)
         key = MISSED_KEY if found.is_outage else _RECEIVED_KEY
         kept = await self.journal.keep(key + name, RECEIVED, received)
-        return found if kept == received else SubmissionResult.of(submission, kept, config)
+        return found if kept == received else await check(kept)
 
     async def executed(self, account: Address, harness: Harness | None, program: Program) -> Executed:
         texts: dict[str, Any] = {}  # for people; not journaled
@@ -155,8 +160,7 @@ class TraceSources:
     unchecked: list[str] = field(default_factory=list)
     gives_up: bool = True  # the run is finished: unanswered requests stay unanswered
     quotes: Quotes = field(default_factory=Quotes)
-    keys: dict[tuple[str, str], SigningKey] = field(default_factory=dict)
-    """Checked signing keys by judge and name."""
+    keys: dict[tuple[str, str], SigningKey] = field(default_factory=dict)  # checked signing keys by judge and name
 
     @property
     def models(self) -> TraceSources:

@@ -8,12 +8,17 @@ from __future__ import annotations
 import json
 import marshal
 import math
+import os
+import signal
 import struct
-import threading
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from multiprocessing import Pipe, reduction
+from multiprocessing.connection import Connection
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakSet
 
 from clara_eval.core.extras import install
 from clara_eval.harness import wasm
@@ -60,8 +65,9 @@ def prepare(module: str, cache: str) -> None:
 
 def open_guest(
     python: wasm.Loaded, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
-) -> MessageGuest:
-    guest = HarnessGuest(python, limits, ask) if role == "harness" else PythonGuest(python, limits)
+) -> PythonGuest:
+    forked = _template(python, role, limits).fork()
+    guest = HarnessGuest(forked, limits.fuel, ask) if ask else SubmissionGuest(forked, limits.fuel)
     try:
         found = json.loads(guest.exchange(json.dumps({"do": "load", "source": str(source)})))
     except BaseException:
@@ -73,30 +79,31 @@ def open_guest(
     return guest
 
 
-class _Closed(Exception):
-    """The host has closed this guest."""
+class Instance(wasm.Guest):
+    """An interpreter that reads requests on descriptor 0 and writes responses on descriptor 1.
 
+    It starts in a process of its own, where every guest is forked from it: starting takes 0.1 s, forking 3 ms.
+    """
 
-class MessageGuest(wasm.Guest):
-    """An instance that reads requests on descriptor 0 and writes responses on descriptor 1."""
-
-    def __init__(self, python: wasm.Loaded, code: str, limits: RunLimits, ask: wasm.Ask | None = None) -> None:
-        super().__init__(python, limits, ask)
-        self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
-        self._outbox: SimpleQueue[bytes | Exception] = SimpleQueue()
+    def __init__(self, python: wasm.Loaded, guest: Path, limits: RunLimits, control: Connection) -> None:
+        super().__init__(python, limits)
+        self._control, self._worker = control, control  # the second one is replaced in a fork
         self._unread, self._written = b"", bytearray()
-        self._ended: Exception | None = None
+        code = f"{guest.read_text(encoding='utf-8')}\nserve()\n"
         self.arguments = [b"python", b"-I", b"-S", b"-B", b"-c", code.encode()]
-        self._thread = threading.Thread(target=self._run, args=(python,), daemon=True)
-        self._thread.start()
-        self._receive()  # it has started and waits for its first message
 
-    def close(self) -> None:
-        self._inbox.put(None)
-        self._thread.join()
-        super().close()
+    def run(self, python: wasm.Loaded) -> None:
+        """Run until the instance ends or a limit stops it, and report that."""
+        try:
+            export = wasm.instantiate(python, self._store, _host_functions(self), before=self.charge)
+            wasm.catch_traps(lambda: cast("Func", export("_start"))(self._store))
+            self._report(wasm.LoadFailed, _ENDED)
+        except wasm.LoadFailed as failed:
+            self._report(wasm.LoadFailed, str(failed))
+        except wasm.Stopped as stopped:
+            self._report(wasm.Stopped, stopped.outcome)
 
-    def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's guest checks the stack
+    def read(self, length: int, stack: int) -> bytes:  # noqa: ARG002 - only a submission's instance checks the stack
         """Return at most `length` bytes of the current message, or of the next one."""
         if not self._unread:
             self._unread = self._next_message()
@@ -112,67 +119,147 @@ class MessageGuest(wasm.Guest):
         if len(self._written) > wasm.MAX_MESSAGE_BYTES:
             raise wasm.Stopped(RunOutcome.TOO_MUCH_OUTPUT)
 
-    def _exchange(self, message: bytes) -> bytes:
-        if self._ended is not None:
-            raise self._ended
-        self._inbox.put(message)
-        return self._receive()
+    def _report(self, kind: type, found: object) -> None:
+        self._worker.send((kind, found, self.fuel_left, bytes(self._printed)))
+        self._printed.clear()
 
     def _next_message(self) -> bytes:
         response, self._written = bytes(self._written), bytearray()
-        self._outbox.put(response)
-        message = self._inbox.get()
-        if message is None:
-            raise _Closed
-        return message
+        if self._worker is not self._control:
+            self._report(bytes, response)
+        else:
+            self._fork_guests()
+        fuel, message = self._worker.recv()
+        if fuel is not None:
+            self.refuel(fuel)
+        return cast("bytes", message)
 
-    def _receive(self) -> bytes:
-        found = self._outbox.get()
-        if isinstance(found, Exception):
-            self._ended = found
-            raise found
-        return found
-
-    def _run(self, python: wasm.Loaded) -> None:
-        """Run the guest's thread until it ends, is stopped, or is closed."""
-        try:
-            exports = wasm.instantiate(python, self._store, _host_functions(self), before=self.charge)
-            wasm.catch_traps(lambda: cast("Func", exports["_start"])(self._store))
-            self._outbox.put(wasm.LoadFailed(_ENDED))
-        except _Closed:
-            return
-        except Exception as ended:  # noqa: BLE001 - raised by `_receive` in the waiting thread
-            self._outbox.put(ended)
+    def _fork_guests(self) -> None:
+        """Fork a guest for each connection; return in the guest."""
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no parent waits for a guest
+        self._report(bytes, b"")
+        while True:
+            descriptor = reduction.recv_handle(self._control)
+            if os.fork() == 0:
+                self._worker = Connection(descriptor)
+                return
+            os.close(descriptor)
 
 
-class HarnessGuest(MessageGuest):
-    """The harness's instance: exchanges JSON, and asks the submission."""
+class SubmissionInstance(Instance):
+    """An instance that exchanges messages only with the frame of `serve`, known by its stack depth."""
 
-    def __init__(self, python: wasm.Loaded, limits: RunLimits, ask: wasm.Ask | None) -> None:
-        super().__init__(python, f"{GUESTS[1].read_text(encoding='utf-8')}\nserve()\n", limits, ask)
-        self.refuel(limits.fuel)
+    def __init__(self, python: wasm.Loaded, guest: Path, limits: RunLimits, control: Connection) -> None:
+        super().__init__(python, guest, limits, control)
+        self._reads_at = self._writes_at = 0  # stack depth of `serve`; 0 if unknown
+        self._last_depths, self._warm_up = (0, 0), WARM_UP
 
-    def exchange(self, message: str) -> str:
-        return self._exchange(message.encode("utf-8", "replace") + b"\n").decode("utf-8", "replace").removeprefix("!")
+    def read(self, length: int, stack: int) -> bytes:
+        """Read as any instance, but give nothing to other frames than `serve`."""
+        self._last_depths = (stack, self._last_depths[1])
+        return super().read(length, stack) if stack == (self._reads_at or stack) else b""
+
+    def write(self, descriptor: int, part: bytes, stack: int) -> None:
+        """Write as any instance, but print what other frames than `serve` write."""
+        if descriptor == 1:
+            self._last_depths = (self._last_depths[0], stack)
+        super().write(descriptor if stack == (self._writes_at or stack) else 2, part, stack)
 
     def _next_message(self) -> bytes:
-        if self._written.startswith(b"?"):
-            question, self._written = self._written[1:].decode("utf-8", "replace"), bytearray()
-            return self.ask(question).encode("utf-8", "replace") + b"\n"
+        if self._warm_up:
+            self._warm_up, self._written = self._warm_up - 1, bytearray()
+            return encode_request(LOAD, 0, ("",))
+        self._reads_at, self._writes_at = self._last_depths
         return super()._next_message()
 
 
-class PythonGuest(MessageGuest):
-    """The submission's instance: exchanges plain values, which only `serve` can read and write."""
+class Template:
+    """A process with a started interpreter, from which guests are forked."""
 
-    def __init__(self, python: wasm.Loaded, limits: RunLimits) -> None:
-        self._reads_at = self._writes_at = 0  # stack depth of `serve`; 0 if unknown
-        self._last_depths = (0, 0)
-        super().__init__(python, f"{GUESTS[0].read_text(encoding='utf-8')}\nserve()\n", limits)
-        for _ in range(WARM_UP):
-            self._exchange(encode_request(LOAD, 0, ("",)))
-        self._reads_at, self._writes_at = self._last_depths
-        self.refuel(limits.fuel)
+    def __init__(self, python: wasm.Loaded, role: str, limits: RunLimits) -> None:
+        self._control, theirs = Pipe()
+        _WORKERS_ENDS.add(self._control)
+        if os.fork() == 0:
+            try:
+                os.closerange(0, 2)  # the worker's own pipes
+                for end in _WORKERS_ENDS:
+                    end.close()
+                build, guest = (Instance, GUESTS[1]) if role == "harness" else (SubmissionInstance, GUESTS[0])
+                build(python, guest, limits, theirs).run(python)
+            finally:  # nothing of the worker runs in a fork
+                os._exit(0)
+        theirs.close()
+        kind, found, _, _ = self._control.recv()
+        if kind is not bytes:
+            raise kind(found)
+
+    def fork(self) -> Connection:
+        """Fork a guest, and return the connection to it."""
+        ours, theirs = Pipe()
+        _WORKERS_ENDS.add(ours)
+        reduction.send_handle(self._control, theirs.fileno(), 0)
+        theirs.close()
+        return ours
+
+
+_template = lru_cache(maxsize=8)(Template)
+_WORKERS_ENDS = WeakSet[Connection]()  # a fork that kept one open would keep the process at its other end alive
+
+
+class PythonGuest(ABC):
+    """A fork of a started interpreter, as its worker sees it."""
+
+    def __init__(self, forked: Connection, fuel: int) -> None:
+        self._forked, self._printed = forked, bytearray()
+        self._ended: Exception | None = None
+        self.refuel(fuel)
+
+    def refuel(self, fuel: int) -> None:
+        """Set the fuel for the next message."""
+        self.fuel_left = fuel
+        self._refuel: int | None = fuel
+
+    @property
+    def logs(self) -> list[str]:
+        return self._printed.decode("utf-8", "replace").splitlines()
+
+    @abstractmethod
+    def exchange(self, message: str) -> str:
+        """Send a message and return the answer."""
+
+    def close(self) -> None:
+        self._forked.close()
+
+    def _exchange(self, message: bytes) -> bytes:
+        if self._ended is not None:
+            raise self._ended
+        self._forked.send((self._refuel, message))
+        kind, found, self.fuel_left, printed = self._forked.recv()
+        self._refuel = None
+        self._printed += printed
+        if kind is not bytes:
+            self._ended = kind(found)
+            raise self._ended
+        return cast("bytes", found)
+
+
+class HarnessGuest(PythonGuest):
+    """The harness's guest: exchanges JSON, and asks the submission."""
+
+    def __init__(self, forked: Connection, fuel: int, ask: wasm.Ask) -> None:
+        super().__init__(forked, fuel)
+        self._ask = ask
+
+    def exchange(self, message: str) -> str:
+        found = self._exchange(message.encode("utf-8", "replace") + b"\n")
+        while found.startswith(b"?"):
+            answer = self._ask(found[1:].decode("utf-8", "replace"))
+            found = self._exchange(answer.encode("utf-8", "replace") + b"\n")
+        return found.decode("utf-8", "replace").removeprefix("!")
+
+
+class SubmissionGuest(PythonGuest):
+    """The submission's guest: exchanges plain values, which only `serve` can read and write."""
 
     def exchange(self, message: str) -> str:
         request = json.loads(message)
@@ -182,17 +269,6 @@ class PythonGuest(MessageGuest):
         if request["op"] == "call":
             args, named = args[0]["v"], dict(args[1]["v"])
         return self._exchange_json(encode_request(OPERATIONS.index(request["op"]), request["ref"], args, named))
-
-    def read(self, length: int, stack: int) -> bytes:
-        """Read as any guest, but give nothing to other frames than `serve`."""
-        self._last_depths = (stack, self._last_depths[1])
-        return super().read(length, stack) if stack == (self._reads_at or stack) else b""
-
-    def write(self, descriptor: int, part: bytes, stack: int) -> None:
-        """Write as any guest, but print what other frames than `serve` write."""
-        if descriptor == 1:
-            self._last_depths = (self._last_depths[0], stack)
-        super().write(descriptor if stack == (self._writes_at or stack) else 2, part, stack)
 
     def _exchange_json(self, message: bytes) -> str:
         padding = b"" if len(message) % PIECE_BYTES else b"\0"  # after a full piece the guest would wait for another
@@ -208,7 +284,7 @@ def _exit(_caller: Caller, _code: int) -> None:
     raise wasm.LoadFailed(_ENDED)
 
 
-def _host_functions(guest: MessageGuest) -> dict[str, wasm.HostFunction]:
+def _host_functions(guest: Instance) -> dict[str, wasm.HostFunction]:
     """Return the imports of a guest: descriptors 0 to 2, a constant clock, no environment, no folders."""
 
     def sizes(caller: Caller, count_at: int, bytes_at: int) -> int:
@@ -301,8 +377,7 @@ def decode_response(raw: bytes) -> list[Any]:
         raise NotPlain("It gave no answer that can be read.") from None
     if reader.at != len(raw) or not isinstance(found, dict) or found["$"] != "tuple":
         raise NotPlain("It gave no answer that can be read.")
-    parts: list[Any] = found["v"]
-    return parts
+    return cast("list[Any]", found["v"])
 
 
 class _MarshalReader:

@@ -17,7 +17,7 @@ from clara_eval.harness.solc import EVM_VERSION, Compiled, CompiledHarness
 if TYPE_CHECKING:
     from pyrevm import EVM
 
-MAX_STEP_BYTES = 64 * 1024 * 1024  # of steps that are read for one transaction
+MAX_STEP_BYTES = 512 * 1024  # of steps that are read for one run; each takes about 1 ms
 TRANSACTION_GAS = 21_000
 _STEP = re.compile(rb'"op":(\d+),.*"depth":(\d+)')
 _CODECOPY, _CREATES = 0x39, frozenset({0xF0, 0xF5})  # CREATE and CREATE2
@@ -58,11 +58,18 @@ _HALTS = {
 
 
 class TooManySteps(Exception):
-    """A transaction has more than `MAX_STEP_BYTES` of steps."""
+    """A run has more than `MAX_STEP_BYTES` of steps."""
 
 
-def max_creation_gas(evm: EVM, run: Callable[[EVM], object], code: str, built: set[str]) -> int | None:
-    """Return the most gas that a transaction creating `code` takes in this run; None if none does."""
+def max_creation_gas(
+    evm: EVM, run: Callable[[EVM], object], code: str, built: set[str], left: int
+) -> tuple[int | None, int]:
+    """Return the most gas that creating `code` takes in this run, if any, and how much of `left` is left.
+
+    `left` bounds the bytes of steps that are read. Raises TooManySteps.
+    """
+    if left <= 0:
+        raise TooManySteps
     read, write = os.pipe()  # revm prints its steps to standard output, so they are traced in a child process
     child = os.fork()
     if child == 0:
@@ -75,7 +82,7 @@ def max_creation_gas(evm: EVM, run: Callable[[EVM], object], code: str, built: s
     os.close(write)
     try:
         with os.fdopen(read, "rb") as steps:
-            reader, left, missing = _StepReader(len(code) // 2), MAX_STEP_BYTES, set(built)
+            reader, missing = _StepReader(len(code) // 2), set(built)
             while missing and (line := steps.readline(left)):
                 left -= len(line)
                 if left <= 0:
@@ -87,7 +94,7 @@ def max_creation_gas(evm: EVM, run: Callable[[EVM], object], code: str, built: s
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     calldata_gas = sum(16 if byte else 4 for byte in bytes.fromhex(code))
-    return TRANSACTION_GAS + calldata_gas + max(costs) if costs else None
+    return TRANSACTION_GAS + calldata_gas + max(costs) if costs else None, left
 
 
 @dataclass(slots=True)
@@ -148,7 +155,7 @@ def run_job(compiled: Compiled, limits: dict[str, int]) -> Executed:
     facts: dict[str, Fact] = {
         "compiles": code is not None or compiled["outcome"] in {None, RunOutcome.DOES_NOT_FIT},
         "bytecode_bytes": len(code) // 2 if code else None,
-        "deploy_gas": max(costs) if costs and run.is_deploy_gas_known else None,
+        "deploy_gas": max(costs, default=None),
     }
     outcome = RunOutcome(compiled["outcome"]) if compiled["outcome"] else overall_outcome(run.calls)
     return Executed("solidity", outcome, compiled["detail"], tuple(run.calls), facts, tuple(run.logs))
@@ -174,7 +181,7 @@ class _HarnessRun:
         self.code, self.limits, self.state = code, limits, _State()
         self.calls, self.logs = list[Call](), list[str]()
         self.deploy_gas: int | None = None
-        self.is_deploy_gas_known = True  # False if a transaction has too many steps
+        self.step_bytes = MAX_STEP_BYTES  # that may still be read
 
     def run_all(self, harness: CompiledHarness) -> None:
         evm, receipt = self._run_transaction(harness["code"], None)
@@ -209,11 +216,10 @@ class _HarnessRun:
         created = {one[1] for one in _ACCOUNT.finditer(evm.journal_str) if "Created" in one[7]}
         if built := created - {receipt.address}:
             try:
-                cost = max_creation_gas(self.state.new_evm(), run, self.code, built)
+                cost, self.step_bytes = max_creation_gas(self.state.new_evm(), run, self.code, built, self.step_bytes)
             except TooManySteps:
-                self.is_deploy_gas_known = False
-            else:
-                self.deploy_gas = max(cost or 0, self.deploy_gas or 0) or None
+                cost, self.step_bytes = receipt.gas, 0  # at most the whole transaction
+            self.deploy_gas = max(cost or 0, self.deploy_gas or 0) or None
         return evm, receipt
 
 

@@ -250,7 +250,7 @@ class _Worker:
                 raise WorkerLost(f"The run took longer than {seconds:g} s on this machine.")
             part = os.read(stdout.fileno(), 1 << 16)
             if not part or len(found) > MAX_ANSWER_BYTES:
-                raise WorkerLost(f"The worker ended with code {self._process.poll()} before it answered.")
+                raise WorkerLost(f"The worker gave no usable answer (exit code {self._process.poll()}).")
             found += part
         return json.loads(found)
 

@@ -39,8 +39,8 @@ class JavaScriptGuest(wasm.Guest):
         self, quickjs: wasm.Loaded, source: ProgramText, role: str, limits: RunLimits, ask: wasm.Ask | None
     ) -> None:
         super().__init__(quickjs, limits, ask)
-        self._exports = wasm.instantiate(quickjs, self._store, _host_functions(self))
-        self.memory = cast("Memory", self._exports["memory"])
+        self._export = wasm.instantiate(quickjs, self._store, _host_functions(self))
+        self.memory = cast("Memory", self._export("memory"))
         self._call("_initialize")
         self._call("qjs_init")
         self._call("qjs_set_max_stack_size", STACK_BYTES)
@@ -117,9 +117,7 @@ class JavaScriptGuest(wasm.Guest):
                 raise wasm.LoadFailed(self._exception())
 
     def _call(self, name: str, *args: int) -> int:
-        function = cast("Func", self._exports[name])
-        found: int = wasm.catch_traps(lambda: function(self._store, *args))
-        return found
+        return cast("int", wasm.catch_traps(lambda: cast("Func", self._export(name))(self._store, *args)))
 
     def _call_function(self, function: int, *args: int) -> int:
         listed = self._bytes(struct.pack(f"<{len(args)}I", *args))
@@ -148,7 +146,7 @@ class JavaScriptGuest(wasm.Guest):
         (length,) = struct.unpack("<I", bytes(self.memory.read(self._store, length_at, length_at + 4)))
         self._call("wasm_free", length_at)
         if at == 0:
-            return ""
+            raise wasm.Stopped(RunOutcome.OUT_OF_MEMORY)
         if length > wasm.MAX_MESSAGE_BYTES:
             raise wasm.Stopped(RunOutcome.TOO_MUCH_OUTPUT)
         found = bytes(self.memory.read(self._store, at, at + length)).decode("utf-8", "replace")

@@ -41,7 +41,8 @@ _BY_ERROR = {
 _NO_MODULE = ("could not load module", "ModuleNotFoundError")  # how the engines report an import that does not exist
 _MOST_DIGITS = 100
 
-Opener = Callable[[ProgramText, str, RunLimits, Callable[[str], str] | None], wasm.Guest]
+Guest = quickjs.JavaScriptGuest | cpython.PythonGuest
+Opener = Callable[[ProgramText, str, RunLimits, wasm.Ask | None], Guest]
 
 
 def script_machine(submission: HarnessSubmission, limits: RunLimits) -> dict[str, object]:

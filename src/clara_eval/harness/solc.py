@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypedDict
 from clara_eval.core.errors import ConfigError
 from clara_eval.core.hashing import plain_json, sha256_hex
 from clara_eval.harness.model import Kind, RunOutcome, function_kind
-from clara_eval.harness.solidity import MOST_COPIES, MOST_PARTS, NAME, expansion_problem, link, stand_in
+from clara_eval.harness.solidity import EXPANSION_LIMITS, NAME, expansion_problem, link, stand_in
 from clara_eval.harness.wasm import npm_files, write_private_file
 
 EVM_VERSION = "cancun"
@@ -49,8 +49,7 @@ COMPILE_RULES: dict[str, object] = {  # how a submission is compiled, and its li
     "harness": "apart",
     "memoryBytes": MEMORY_BYTES,
     "cpuSeconds": CPU_SECONDS,
-    "parts": MOST_PARTS,
-    "copies": MOST_COPIES,
+    **EXPANSION_LIMITS,
 }
 SCOPE = f"A harness sees of a submission the contract {NAME} with its functions, structs and errors, and nothing else."
 _OVERLOAD_SIGNALS = frozenset({signal.SIGXCPU, signal.SIGXFSZ, signal.SIGSEGV, signal.SIGABRT})
@@ -171,6 +170,7 @@ def _standard_input(sources: Mapping[str, str]) -> dict[str, object]:
     }
 
 
+@lru_cache(maxsize=1)
 def _version(compiler: Compiler) -> str:
     return _compile(compiler, [])[0]
 

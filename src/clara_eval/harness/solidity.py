@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 4_096
 MOST_COPIES = 256
+LARGEST_FUNCTION, LARGEST_TEXT = 10_000, 60_000  # nodes, with modifiers' copies; the compiler takes up to 1 and 8 s
+EXPANSION_LIMITS: dict[str, object] = {
+    "parts": MOST_PARTS, "copies": MOST_COPIES, "function": LARGEST_FUNCTION, "text": LARGEST_TEXT,
+}  # fmt: skip
 DEEPEST = 40  # array dimensions that are counted; a type with as many is refused
 _CONTAINERS = frozenset({"struct_declaration", "contract_declaration"})
 _CONSTANTS = frozenset({"state_variable_declaration", "constant_variable_declaration"})
@@ -36,8 +40,14 @@ def expansion_problem(source: str) -> str | None:
     loose: list[int] = [1 << _array_depth(node) for node in nodes if node.type == "type_name"]
     if (parts := max([*_expanded_sizes(nodes), *loose, 0])) > MOST_PARTS:
         return f"Its types, constants or contracts unfold to more than {MOST_PARTS:,} parts ({_about(parts)})."
-    if (copies := _max_copies(nodes)) > MOST_COPIES:
+    functions = list(_function_copies(nodes))
+    if (copies := max((times for times, _ in functions), default=1)) > MOST_COPIES:
         return f"Its modifiers repeat a function more than {MOST_COPIES:,} times ({_about(copies)})."
+    sizes = [times * size for times, size in functions]
+    if (largest := max(sizes, default=0)) > LARGEST_FUNCTION:
+        return f"A function of it, with its modifiers, has more than {LARGEST_FUNCTION:,} parts ({_about(largest)})."
+    if (total := max(sum(sizes), parsed.tree.root_node.descendant_count)) > LARGEST_TEXT:
+        return f"It has, with its modifiers, more than {LARGEST_TEXT:,} parts ({_about(total)})."
     return None
 
 
@@ -97,21 +107,22 @@ def _array_depth(kind: Node) -> int:
     return depth
 
 
-def _max_copies(nodes: list[Node]) -> int:
-    repeats: dict[str, int] = {}
+def _function_copies(nodes: list[Node]) -> Iterator[tuple[int, int]]:
+    """Yield how often its modifiers repeat each function, and its size with them."""
+    repeats, bodies = dict[str, int](), dict[str, int]()
     for node in nodes:
         if node.type == "modifier_definition" and (name := node.child_by_field_name("name")) is not None:
             times = sum(_text(one) == "_" for one in _find_all(node, "identifier"))
             repeats[_text(name)] = max(times, repeats.get(_text(name), 1))
-    most = 1
+            bodies[_text(name)] = max(node.descendant_count, bodies.get(_text(name), 0))
     for node in nodes:
         if node.type in _FUNCTIONS:
-            copies = 1
+            copies, size = 1, node.descendant_count
             for used in (child for child in node.children if child.type == "modifier_invocation"):
                 path = [_text(one) for one in _find_all(used, "identifier") if one.parent == used]  # `Base.m(1)` is `m`
                 copies *= repeats.get(path[-1] if path else "", 1)
-            most = max(most, copies)
-    return most
+                size += bodies.get(path[-1] if path else "", 0)
+            yield copies, size
 
 
 def _find_all(node: Node, kind: str) -> Iterator[Node]:

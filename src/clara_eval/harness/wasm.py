@@ -6,7 +6,6 @@ import hashlib
 import os
 import struct
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -52,10 +51,10 @@ class Loaded(NamedTuple):
     module: Module
 
 
-class Guest(ABC):
-    """An instance with a source loaded, its limits, fuel, output and random numbers."""
+class Guest:
+    """An instance with its limits, fuel, output and random numbers."""
 
-    def __init__(self, loaded: Loaded, limits: RunLimits, ask: Ask | None) -> None:
+    def __init__(self, loaded: Loaded, limits: RunLimits, ask: Ask | None = None) -> None:
         import wasmtime
 
         self._printed, self._output_left = bytearray(), limits.output_bytes
@@ -66,8 +65,7 @@ class Guest(ABC):
 
     @property
     def fuel_left(self) -> int:
-        found: int = self._store.get_fuel()
-        return found
+        return self._store.get_fuel()
 
     def refuel(self, fuel: int) -> None:
         """Set the fuel, only while the guest waits: it reads its fuel when it continues."""
@@ -104,10 +102,6 @@ class Guest(ABC):
         if self._ask is None:
             raise Stopped(RunOutcome.ILLEGAL_INSTRUCTION)
         return self._ask(message)
-
-    @abstractmethod
-    def exchange(self, message: str) -> str:
-        """Send a message and return the answer."""
 
     def close(self) -> None:
         """End the instance and free its memory, which its own imports would keep alive."""
@@ -157,8 +151,8 @@ def forward_write(caller: Caller, vectors: int, count: int, at: int, receive: Ca
 
 def instantiate(
     loaded: Loaded, store: Store, given: Mapping[str, HostFunction], before: Callable[[], None] = lambda: None
-) -> Mapping[str, object]:
-    """Create an instance with the given imports; all others answer NOSYS."""
+) -> Callable[[str], object]:
+    """Create an instance with the given imports, others answering NOSYS; return its exports by name."""
     import wasmtime
 
     def call(function: HostFunction, caller: Caller, *args: int) -> int | None:
@@ -167,10 +161,11 @@ def instantiate(
 
     linker = wasmtime.Linker(loaded.engine)
     for wanted in loaded.module.imports:
-        function = partial(call, given.get(wanted.name or "", lambda *_: NOSYS))
-        kind = cast("FuncType", wanted.type)
-        linker.define_func(wanted.module, wanted.name or "", kind, function, access_caller=True)
-    return linker.instantiate(store, loaded.module).exports(store)
+        name, kind = wanted.name or "", cast("FuncType", wanted.type)
+        function = partial(call, given.get(name, lambda *_: NOSYS))
+        linker.define_func(wanted.module, name, kind, function, access_caller=True)
+    linker.define_instance(store, "guest", linker.instantiate(store, loaded.module))
+    return lru_cache(partial(linker.get, store, "guest"))  # listing all of hundreds of exports takes longer
 
 
 def compiled_path(cache: Path, name: str, sha256: str, stack_bytes: int = STACK_BYTES) -> Path:
@@ -199,6 +194,7 @@ def load(source: Path, cached: Path, stack_bytes: int = STACK_BYTES) -> Loaded:
     _ffi.wasmtime_config_cranelift_nan_canonicalization_set(config.ptr(), True)
     config.wasm_threads = False
     config.wasm_relaxed_simd = False
+    config.macos_use_mach_ports = False  # a fork has no thread that would handle them
     engine = wasmtime.Engine(config)
     if is_private_file(cached):
         return Loaded(engine, wasmtime.Module.deserialize_file(engine, str(cached)))

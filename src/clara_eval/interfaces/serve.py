@@ -16,6 +16,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.responses import FileResponse, RedirectResponse
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -53,8 +54,7 @@ async def run_service(
     """Serve until a signal or a lost lease; return the exit code. `on_start` gets the URL once it answers."""
     values = [*(getattr(settings, name) for name in Settings.model_fields), *settings.keys_by_endpoint.values()]
     configure_logs(secrets=[one.get_secret_value() for one in values if isinstance(one, SecretStr)])
-    gc.freeze()  # loaded modules stay: scanning them again took a tenth of the time of a round
-    gc.set_threshold(20_000, 10, 10)
+    gc.freeze()  # loaded modules stay, so collections need not scan them
     stop = asyncio.Event()
     with bound_socket(settings.host, settings.port) as listening, _stop_on_signals(stop):
         async with serving(settings, listening, mode=mode, options=options, pace=pace) as engine:
@@ -95,7 +95,7 @@ async def serving(
         engine = Engine(app, metrics, alerts, mode=mode, options=options)
         evaluator = app.sender.address if app.sender.can_sign or settings.evaluator_address else None
         reader = ResultReader(app.store, app.chain_id, settings.traces_public, evaluator)
-        context = ApiContext(settings, reader, metrics, engine.pulse, engine.requests)
+        context = ApiContext(settings, reader, metrics, engine.health, engine.requests)
         api = create_app(context, only_operations=mode == "worker-only")
         # The API answers before the engine runs, so that its start can be watched.
         await stack.enter_async_context(api_running(api, listening, proxies=listed(settings.trusted_proxies)))
@@ -204,6 +204,7 @@ async def serve_folder(folder: Path, port: int, on_start: Callable[[str], None])
         app.state.context = SimpleNamespace(settings=Settings.from_env({"CLARA_NETWORK": "local"}), reader=reader)
         app.state.streams, app.state.stopping = 0, asyncio.Event()
         add_error_handlers(app)
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=["127.0.0.1", "localhost"])  # against DNS rebinding
 
         @app.get("/")
         async def result() -> RedirectResponse:

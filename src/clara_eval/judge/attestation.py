@@ -79,8 +79,7 @@ class Quotes:
                 found = await dcap_qvl.get_collateral(self.pccs_url, quote)
         except (ValueError, TimeoutError) as bad:
             raise NotAttested(f"the quote's collateral cannot be fetched: {str(bad)[:200]}") from None
-        text: str = found.to_json()
-        return text
+        return str(found.to_json())
 
     def read(self, quote: bytes, collateral: str, at: int) -> tuple[bytes, Enclave]:
         """Verify a quote, if the extra is installed, and return its report data and enclave."""
@@ -178,8 +177,8 @@ def _check_near_signature(proof: dict[str, object], key: SigningKey, model: str,
     from clara_eval.core.accounts import Account, BadSignature, encode_defunct
 
     text = str(proof.get("text"))
-    *named, request, response = text.split(":")
-    if len(named) > 1 or (named and named[0] != model):
+    *named, request, response = ["", *text.split(":")]
+    if named not in ([""], ["", model]):
         raise NotAttested("the signature is for another model")
     if (request.removeprefix("0x").lower(), response.removeprefix("0x").lower()) != hashes:
         raise NotAttested("the signed hashes are not those of the bytes sent and received")

@@ -44,8 +44,8 @@ class Guarantee:
 
     @property
     def sentence(self) -> str:
-        of = f"of its verdicts from a chance of {self.chance:.0%} on ({self.coverage:.0%} of pairs)"
-        return f"{of} at most {self.alpha:.0%} are wrong by people, by {self.confidence:.0%}"
+        of = f"of its verdicts with a chance of {self.chance:.0%} or more ({self.coverage:.0%} of pairs)"
+        return f"{of}, people contradict at most {self.alpha:.0%} (confidence {self.confidence:.0%})"
 
 
 def guarantee(verdicts: Sequence[tuple[float, bool]], pairs: int, alpha: float) -> Guarantee | None:
@@ -117,7 +117,7 @@ def _why_not(judge: str, found: Calibration | None, mode: Mode, floor: float, ch
         )
         return f"{judge} does not post alone: {why}, and {floor:.0%} are needed."
     if found.alone is None and mode == "required":
-        return f"{judge} does not post alone: its labels show no chance from which at most {1 - floor:.0%} are wrong."
+        return f"{judge} does not post alone: its labels show no chance above which at most {1 - floor:.0%} are wrong."
     if found.alone is not None and chance < found.alone.chance:
         return f"{judge} does not post a pay line of {chance:.0%} alone: {found.alone.sentence}."
     return None

@@ -15,7 +15,7 @@ from clara_eval.config.eval_config import EvalConfig, Feature, FeatureSchema, le
 from clara_eval.core.errors import BadAnswer
 from clara_eval.core.hashing import plain_json
 from clara_eval.core.model import LARGEST_NUMBER
-from clara_eval.core.strict_json import JsonLimits
+from clara_eval.core.strict_json import SAFE_INTEGER, JsonLimits
 from clara_eval.judge.comparison import Value, describe, is_of_type
 from clara_eval.judge.port import AnswerCut, Prompt
 from clara_eval.judge.reading import escaped, object_schema, prompt_view, read_object, shown, template, template_hash
@@ -267,8 +267,8 @@ def _is_text_line(line: object, rows: tuple[bool, ...]) -> bool:
 
 
 def _check_type(feature: Feature, value: object) -> Value:
-    is_fraction = feature.type == "integer" and isinstance(value, float) and not value.is_integer()
-    if is_fraction or not is_of_type(value, feature):
+    is_whole = not isinstance(value, float) or (value.is_integer() and abs(value) <= SAFE_INTEGER)
+    if (feature.type == "integer" and not is_whole) or not is_of_type(value, feature):
         raise BadAnswer(f"{feature.name} is not {feature.type} as the schema says.")
     return int(value) if feature.type == "integer" and value is not None else value
 

@@ -51,7 +51,7 @@ class Answer:
 
     def __post_init__(self) -> None:
         counts = (self.input_tokens, self.output_tokens, self.cached_tokens, self.cache_write_tokens)
-        if not all(0 <= count < MOST_TOKENS for count in counts):
+        if min(counts) < 0 or max(counts) >= MOST_TOKENS:
             raise ValueError(f"The token counts {counts} cannot be.")
 
 

@@ -72,7 +72,7 @@ class Provider:
     """Interfaces (`near`, `aci`) of endpoints that sign inside an enclave; `build` gives `SigningOpenAi`."""
 
 
-RULES = Provider(name="rules", form="rules", build=None, price=lambda _judge, _at: FREE)
+RULES_PROVIDER = Provider(name="rules", form="rules", build=None, price=lambda _judge, _at: FREE)
 
 
 def provider_of(judge: JudgeName) -> Provider:
@@ -168,7 +168,7 @@ def endpoint_key(settings: Settings, judge: JudgeName, secret: SecretStr | None,
 
 @cache
 def forms() -> str:
-    names = [RULES.name, *_provider_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
+    names = [RULES_PROVIDER.name, *_provider_files(), *sorted(entry.name for entry in entry_points(group=ENTRY_POINTS))]
     found = (_load_provider(name) for name in dict.fromkeys(names))
     return ", ".join(provider.form for provider in found if provider is not None)
 
@@ -176,8 +176,8 @@ def forms() -> str:
 @cache
 def _load_provider(name: str) -> Provider | None:
     """Load a provider; an installed package cannot replace a file of this package."""
-    if name == RULES.name:
-        return RULES
+    if name == RULES_PROVIDER.name:
+        return RULES_PROVIDER
     found: object = None
     if name in _provider_files():
         found = getattr(importlib.import_module(f"clara_eval.judge.providers.{name}"), "PROVIDER", None)

@@ -182,7 +182,7 @@ def _read_usage(usage: object, prompt: Prompt, output_estimate: int) -> tuple[in
     return input_tokens, output_tokens, int(details.get("cached_tokens") or 0)
 
 
-_KEPT = frozenset("\n\t")
+_KEPT = frozenset(["\n", "\t", *map(chr, range(0x20, 0x7F))])
 _SELECTORS = frozenset([*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), *range(0x180B, 0x1810), 0x034F])
 _KINDS = {"Cc": "control", "Cf": "format", "Co": "private", "Cn": "unassigned", "Cs": "surrogate"}
 

@@ -10,8 +10,8 @@ import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from clara_eval.core.errors import BadAnswer, ClaraError, ConfigError, OutOfBudget, Temporary
@@ -155,6 +155,8 @@ class _Call:
     is_probe: bool
     entered_at: float
     asked_at: float
+    until: float
+    seconds: float  # for the answer
     usable_before: int  # usable answers of this purpose when the call began
     answer: port.Answer = field(init=False)
     cost: int | None = None
@@ -169,12 +171,12 @@ class RetryingLlm:
     card: PriceCard | None
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     gate: Gate = field(default_factory=Gate)
-    watch: CallListener | None = None
+    on_call: CallListener | None = None
     beyond_limit: int = 0  # tokens to reserve beyond the limit, for an endpoint that does not count thinking
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     keep: Callable[[port.Prompt, Charged], Awaitable[object]] | None = None  # saves the paid answers to probes
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
-    tell: Callable[[str], None] = lambda _trouble: None  # called with each outage, also if a retry follows
+    on_outage: Callable[[str], None] = lambda _trouble: None  # called with each outage, also if a retry follows
     broken: ConfigError | None = None  # why no call can succeed: a wrong key, model or account
     answered: int = 0  # paid answers, usable or not
     _rng: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - jitter is no secret
@@ -198,8 +200,10 @@ class RetryingLlm:
                 try:
                     if last is not None:
                         await self._back_off(prompt, number, last, until, fail_fast)
-                    async with self._call(prompt, until, fail_fast=fail_fast) as call:
-                        call.answer = await self.llm.complete(prompt)
+                    call = await self._begin(prompt, until, fail_fast=fail_fast)
+                    with self._settle(call):
+                        async with asyncio.timeout(call.seconds):
+                            call.answer = await self.llm.complete(prompt)
                     return await self._accept(call, until, fail_fast=fail_fast)
                 except (port.OutOfTime, OutOfBudget, port.JudgeDown):
                     raise
@@ -252,8 +256,10 @@ class RetryingLlm:
     async def _probe(self, prompt: port.Prompt, until: float) -> None:
         """Ask the model once for any object. Raises Temporary or RequestRefused if it does not answer."""
         control = replace(prompt, user=CONTROL, max_tokens=min(prompt.max_tokens, PROBE_TOKENS))
-        async with self._call(control, until, fail_fast=False) as call:
-            call.answer = await self.llm.complete(control)
+        call = await self._begin(control, until, fail_fast=False)
+        with self._settle(call):
+            async with asyncio.timeout(call.seconds):
+                call.answer = await self.llm.complete(control)
         charged = self._charge(call)
         self._is_garbled = self._unparsable_in_a_row > 1  # the question's answer and this one
         if self._is_garbled or call.answer.stop == "refusal":
@@ -288,50 +294,59 @@ class RetryingLlm:
         now = self.gate.clock()
         return self._paused_until - now, self.breaker.wait(now)
 
-    @asynccontextmanager
-    async def _call(self, prompt: port.Prompt, until: float, *, fail_fast: bool) -> AsyncIterator[_Call]:
-        """Hold a slot, a reservation and a timeout around one call, and settle them when it ends."""
+    async def _begin(self, prompt: port.Prompt, until: float, *, fail_fast: bool) -> _Call:
+        """Take a slot and a reservation for one call; `_settle` gives them back."""
         entered_at = await self._enter_gate(until, fail_fast=fail_fast)
         is_probe = self.breaker.begin()
         try:
             await check_lease()
             longest = replace(prompt, max_tokens=prompt.max_tokens + self.beyond_limit) if self.beyond_limit else prompt
-            try:
-                async with asyncio.timeout(until - self.gate.clock()):
-                    reserved = await self.budget.reserve(self.llm.name, self.card, longest)
-            except TimeoutError:
+            reserved = await self.budget.reserve(self.llm.name, self.card, longest, until - self.gate.clock())
+        except BaseException as bad:
+            self._leave(probe=is_probe)
+            if isinstance(bad, TimeoutError):
                 raise port.OutOfTime(f"{self.llm.name} was not asked: no budget became free in time.") from None
-            if (asked_at := self.gate.clock()) >= until:
-                self.budget.release(reserved)
-                raise port.OutOfTime(f"{self.llm.name} was not asked: the round's time is over.")
-            call = _Call(prompt, reserved, is_probe, entered_at, asked_at, self._usable[prompt.purpose])
-            limit = max(self.policy.call_seconds, prompt.max_tokens / SLOWEST_TOKENS_PER_SECOND)
-            try:
-                async with asyncio.timeout(min(limit, until - asked_at)):
-                    yield call
-            except BadAnswer as bad:
-                # The provider rejects this prompt (too long, filtered): an answer, saved like any other.
-                call.answer = port.Answer(bad.message, self.llm.name, "refusal", 0, 0)
-            except TimeoutError:
-                kind = port.TooSlow if until > self.gate.clock() else port.Unanswered
-                late = kind(f"{self.llm.name} did not finish its answer in time.")
-                self._settle_failure(call, late)
-                raise late from None
-            except BaseException as bad:
-                self._settle_failure(call, bad)
-                raise
-            self._report(call, call.answer.stop)
-            self.gate.answered()
-            if call.answer.stop != "refusal":
-                self.breaker.answered()
+            raise
+        if (asked_at := self.gate.clock()) >= until:
+            self.budget.release(reserved)
+            self._leave(probe=is_probe)
+            raise port.OutOfTime(f"{self.llm.name} was not asked: the round's time is over.")
+        limit = max(self.policy.call_seconds, prompt.max_tokens / SLOWEST_TOKENS_PER_SECOND)
+        usable_before = self._usable[prompt.purpose]
+        return _Call(
+            prompt, reserved, is_probe, entered_at, asked_at, until, min(limit, until - asked_at), usable_before
+        )
+
+    @contextmanager
+    def _settle(self, call: _Call) -> Iterator[None]:
+        try:
+            yield
+        except BadAnswer as bad:
+            # The provider rejects this prompt (too long, filtered): an answer, saved like any other.
+            call.answer = port.Answer(bad.message, self.llm.name, "refusal", 0, 0)
+        except TimeoutError:
+            kind = port.TooSlow if call.until > self.gate.clock() else port.Unanswered
+            late = kind(f"{self.llm.name} did not finish its answer in time.")
+            self._settle_failure(call, late)
+            raise late from None
+        except BaseException as bad:
+            self._settle_failure(call, bad)
+            raise
         finally:
-            self.breaker.abandoned(probe=is_probe)
-            self.gate.leave()
+            self._leave(probe=call.is_probe)
+        self._report(call, call.answer.stop)
+        self.gate.answered()
+        if call.answer.stop != "refusal":
+            self.breaker.answered()
+
+    def _leave(self, *, probe: bool) -> None:
+        self.breaker.abandoned(probe=probe)
+        self.gate.leave()
 
     def _settle_failure(self, call: _Call, bad: BaseException) -> None:
         settle = self.budget.release
         if isinstance(bad, Temporary):
-            self.tell(str(bad))
+            self.on_outage(str(bad))
         match bad:
             case port.RateLimited():
                 self._report(call, "rate_limited")
@@ -352,8 +367,8 @@ class RetryingLlm:
         settle(call.reserved)
 
     def _report(self, call: _Call, result: str) -> None:
-        if self.watch is not None:
-            self.watch(self.llm.name, call.prompt.purpose, result, self.gate.clock() - call.asked_at)
+        if self.on_call is not None:
+            self.on_call(self.llm.name, call.prompt.purpose, result, self.gate.clock() - call.asked_at)
 
     async def _accept(self, call: _Call, until: float, *, fail_fast: bool) -> Charged:
         """Charge and return the answer; a refused or unparsable one only if the model answers other prompts.

@@ -88,7 +88,7 @@ class StructuredLlm:
                 except Temporary as outage:
                     if self.log:
                         self.log.unanswered[request_hash(asker.name, asked, attempt)] = outage.message
-                    return AskOutcome(None, f"No answer: {outage.message}", tuple(requests), outage)
+                    return AskOutcome(None, f"No answer: {outage.message}", (*requests, *own), outage)
                 own.append(paid.request)
                 if self.log:
                     self.log.keep(paid)
@@ -145,8 +145,7 @@ def _usable_text(answer: Answer) -> str:
 
 
 READ_AT_ONCE = 500  # recorded answers per query: signed ones are too large to hold those of a whole round
-AnswerAhead = Callable[[Sequence[Prompt]], Awaitable[None]]
-"""Answers prompts in advance, for example in batches."""
+AnswerAhead = Callable[[Sequence[Prompt]], Awaitable[None]]  # answers prompts in advance, for example in batches
 
 
 class CachedLlm:
@@ -256,4 +255,4 @@ class FallbackLlm:
 
 
 class _Abandoned(Exception):
-    """The caller that made the shared request was cancelled; the callers that wait retry."""
+    """The caller that made the shared request was cancelled or crashed; those that wait retry."""

@@ -39,10 +39,9 @@ class PayMargin:
             return "All ranked entries are paid."
         chance, at = f"{100 * self.probability:.0f} %", f"{self.next_item} at place {self.place}"
         who = f"{self.item} has the same record as {at}" if self.tied else f"{self.item} over {at}: {chance}"
-        best = "this is the best one" if self.place == 1 else f"these are the best {self.place}"
-        if self.word == "about equal":
-            return f"{who}; by this judge, the two are about equally good, and {best} by {100 * self.set_chance:.0f} %."
-        return f"{who}, {self.word}; by this judge, {best} with a chance of {100 * self.set_chance:.0f} %."
+        best = "it is the best" if self.place == 1 else f"these {self.place} are the best"
+        how = "; by this judge, the two are about equally good" if self.word == "about equal" else f", {self.word}"
+        return f"{who}{how}. Chance that {best}, by this judge: {100 * self.set_chance:.0f} %."
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ MAX_PAIR, MAX_SAME = 2.2, 4.0  # above these a second result adds almost no info
 REPEATING = 1.0  # of `same`; from here on orders repeat pairs: 2.3 if all of the noise is shared, 0.65 if half of it is
 ORDER_WEIGHT = 0.64  # of a pair from an order of four: its 6 pairs are worth 3.8 separate ones (Plackett–Luce)
 SCALE_ROUNDS = 7  # estimates of s, `pair` and `same`; they change by less than 1 % after five
-MAX_NEWTON_STEPS = 60  # of at most one logit each; no strength is that large
+MAX_NEWTON_STEPS = 60
+LONGEST_STEP = 2.0  # logits; from further away a full Newton step for one pair would diverge
 ELO_PER_LOGIT = 173.7178  # 400 / ln 10
 
 
@@ -100,7 +101,7 @@ def _find_mode(counts: _Counts, weights: Floats, precision: Floats, at: Floats) 
         gradient, hessian = _gradient_and_hessian(counts, weights, precision, at)
         step = np.linalg.solve(hessian, gradient)
         longest = float(np.abs(step).max(initial=0.0))
-        at = at + step / max(1.0, longest)
+        at = at + step / max(1.0, longest / LONGEST_STEP)
         if longest < 1e-5:  # convergence is quadratic, so the error left is below 1e-9
             break
     covariance = np.linalg.inv(_gradient_and_hessian(counts, weights, precision, at)[1]).astype(np.float64)

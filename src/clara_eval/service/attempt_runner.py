@@ -133,7 +133,7 @@ class AttemptRunner:
         self.speed = expected_speed(self.app.settings.max_concurrency)
 
     async def attempt(self, address: Address, number: int) -> None:
-        """Run one attempt to its end; raises only while the process is being stopped."""
+        """Run one attempt to its end; raise if the process is stopped or the store stays down."""
         started, store, chain_id = time.monotonic(), self.app.store, self.app.chain_id
         with bound_contextvars(challenge=address, attempt=number), self.metrics.running.track_inprogress():
             attempts = await read_attempts(store, chain_id, address)
@@ -142,8 +142,7 @@ class AttemptRunner:
             try:
                 ending = await self._make_ending(await evaluate(self.app, address, self._make_request(number)))
             except Exception as bad:  # noqa: BLE001 - every error has an ending; a bug is logged with its traceback
-                now = time.time()
-                ending = ending_of(bad, address, failures=attempts.failures, now=now, options=self.options)
+                ending = ending_of(bad, address, failures=attempts.failures, now=time.time(), options=self.options)
                 _log.warning("attempt_failed", outcome=ending.outcome, reason=ending.reason,
                              exc_info=bad if ending.outcome == "bug" else None)  # fmt: skip
             # The next number is written first: after that this attempt cannot start again.

@@ -27,12 +27,12 @@ from clara_eval.core.address import Address, to_address
 from clara_eval.core.codec import read_stored
 from clara_eval.core.errors import ClaraError, ConfigError, StoreDown
 from clara_eval.core.hashing import plain_json
+from clara_eval.core.model import FINALIZATION_SECONDS
 from clara_eval.documents.results import STOPPED_STATES, EvalStatus
 from clara_eval.documents.store_keys import INDEX, status_key
 from clara_eval.service.metrics import Alert, Alerts, Metrics
 
 _log = structlog.get_logger(__name__)
-FINALIZATION_DELAY = 12 * 3600
 ALARM_SHARE = 0.5  # Share of the scoring window that may pass without a post before an alert
 DEEP_SECONDS = 3600  # A post this old is deeper than any known reorg of a rollup
 LAST_TICK = "engine:last-tick"
@@ -148,8 +148,7 @@ def due(
         return Due(DueAction.NONE, why, may_change_unseen=True)
     used = window_used(challenge, chain_now)
     if challenge.evaluator != evaluator:
-        is_sent = can_sign and challenge.status is ChallengeStatus.SCORING
-        action = DueAction.RESEND if is_sent else DueAction.NONE
+        action = DueAction.RESEND if can_sign and challenge.status is ChallengeStatus.SCORING else DueAction.NONE
         return Due(action, "an earlier key signed its post", used, may_change_unseen=True)
     if (reason := _reason_to_wait(memory, chain_now, wall_now, can_sign=can_sign)) is not None:
         return Due(DueAction.NONE, reason, used)
@@ -163,15 +162,14 @@ def due_now(app: App, challenge: ChallengeState, memory: Memory, head: Block) ->
 
 def window_used(challenge: ChallengeState, chain_now: int) -> float:
     """Return the used share of the scoring window: 0 at the deadline, 1 at the scoring deadline."""
-    window = max(1, challenge.scoring_deadline - challenge.deadline)
-    return max(0.0, (chain_now - challenge.deadline) / window)
+    return max(0.0, (chain_now - challenge.deadline) / max(1, challenge.scoring_deadline - challenge.deadline))
 
 
 def _due_after_post(challenge: ChallengeState, memory: Memory, chain_now: int, *, can_sign: bool) -> Due:
     if memory.status != "complete":
         return Due(DueAction.RECORD, "scores are on the chain")
     age = chain_now - challenge.score_posted_at
-    if challenge.status is ChallengeStatus.SCORING and age >= FINALIZATION_DELAY and can_sign:
+    if challenge.status is ChallengeStatus.SCORING and age >= FINALIZATION_SECONDS and can_sign:
         return Due(DueAction.FINALIZE, "12 hours have passed since the post")
     return Due(DueAction.NONE, "posted", may_change_unseen=age < DEEP_SECONDS)
 
@@ -188,9 +186,7 @@ def _reason_to_wait(memory: Memory, chain_now: int, wall_now: float, *, can_sign
     is_timed = memory.retry_at is not None and wall_now >= memory.retry_at  # the time for objections is over
     if memory.status == "review" and not memory.is_approved and not is_timed:
         return "it waits for a person"
-    if memory.retry_at is not None and wall_now < memory.retry_at:
-        return "its next attempt is later"
-    return None
+    return "its next attempt is later" if memory.retry_at is not None and wall_now < memory.retry_at else None
 
 
 @dataclass(slots=True)
@@ -230,8 +226,7 @@ class Tick:
     head: Block
     safe: Block
     report: TickReport
-    read_again: set[str] = field(default_factory=set)
-    """Challenges to read at the next tick, even without events."""
+    read_again: set[str] = field(default_factory=set)  # challenges to read at the next tick, even without events
     still_open: set[str] = field(default_factory=set)  # Known challenges before their deadline, of any evaluator
     opened: list[Challenge] = field(default_factory=list)  # Our open challenges with entries, read at this tick
 
@@ -261,13 +256,11 @@ class Tick:
             self.report.problems.append(f"{what} is taking long: it continues at the next tick.")
 
     async def addresses(self, prefix: str) -> list[str]:
-        keys = await self.app.store.keys(self.app.chain_id, prefix)
-        return [key.removeprefix(prefix) for key in keys]
+        return [key.removeprefix(prefix) for key in await self.app.store.keys(self.app.chain_id, prefix)]
 
     def watch_deadline(self, challenge: ChallengeState, found: Due) -> None:
         """Record how near the scoring deadline is while a post is missing; alert after `ALARM_SHARE`."""
-        is_missing = challenge.status in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
-        if not found.window_used or not is_missing:
+        if not found.window_used or challenge.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}:
             return
         left = (challenge.scoring_deadline - challenge.deadline) * (1 - found.window_used)
         nearest = self.report.nearest_deadline_seconds

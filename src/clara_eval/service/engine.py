@@ -20,7 +20,7 @@ from typing import Any, Literal
 import structlog
 
 from clara_eval.app import App
-from clara_eval.challenges.status import gravest
+from clara_eval.challenges.status import gravest, public_text
 from clara_eval.core.errors import ClaraError, ConfigError, RanOut, StoreDown, Temporary
 from clara_eval.core.private_file import make_private
 from clara_eval.documents.results import STATES
@@ -63,8 +63,7 @@ TICK_ALERTS: dict[type[BaseException], AlertName] = {
     RanOut: "ResourcesShort",
     Temporary: "ChainUnreachable",
     BaseException: "TicksStale",
-}
-"""The alert by the error that ended a tick; the first match counts."""
+}  # The alert by the error that ended a tick; the first match counts.
 LAGGING_SECONDS = 300  # Age of the newest block
 Mode = Literal["all", "worker-only", "api-only"]
 
@@ -75,7 +74,7 @@ class Engine:
     ) -> None:
         self.app, self.metrics, self.alerts, self.mode = app, metrics, alerts, mode
         self.options = options or EngineOptions.ticking(app.settings.tick_seconds)
-        self.pulse = ServiceHealth(mode, self.options.tick_seconds)
+        self.health = ServiceHealth(mode, self.options.tick_seconds)
         self.worker = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.lost = asyncio.Event()  # Set when another worker declared this one dead: the process must end
         self.queue = Queue(app, self.options)
@@ -98,8 +97,7 @@ class Engine:
             self.queue.workflows = await stack.enter_async_context(
                 run_dbos(url, self.worker, functions, self.options, listens=is_worker, evaluator=app.sender.address)
             )
-            heartbeat = asyncio.create_task(self._beat())
-            stack.push_async_callback(self._stop, heartbeat)
+            stack.push_async_callback(self._stop, asyncio.create_task(self._beat()))
             if is_worker:
                 await self.queue.start_ticks(self.worker)
             _log.info("engine_started", worker=self.worker, mode=self.mode)
@@ -144,20 +142,20 @@ class Engine:
             self.metrics.rpc_up.set(name == "DatabaseUnavailable")  # a tick reads from the node first
         is_ours = isinstance(known, ClaraError)
         problem = str(known) if is_ours else f"A tick ended unexpectedly ({type(known).__name__})."
-        self.pulse.ticked(problem)
+        self.health.ticked(public_text(problem) or "A setting is wrong; the log names it.")
         _log.error("tick_failed", problem=problem, exc_info=None if is_ours else bad)
         self.alerts.raise_alert(Alert(name, "critical", problem))
         return {"problem": problem}
 
     async def _report_gap(self, problem: str) -> None:
-        self.pulse.wallet_problem = problem
+        self.health.wallet_problem = problem
         self.alerts.raise_alert(Alert("NonceGap", "warning", problem))
 
     def _apply_report(self, report: TickReport) -> None:
         """Publish a report of any process; one from before our start updates metrics but not health."""
         if report.at >= self._started_at:
-            self.pulse.ticked(None)
-            self.pulse.wallet_problem = report.nonce_gap
+            self.health.ticked(None)
+            self.health.wallet_problem = report.nonce_gap
             self.metrics.rpc_up.set(1)
         for name, gauge in self.metrics.reported.items():
             value = getattr(report, name)
@@ -185,7 +183,7 @@ class Engine:
             await asyncio.sleep(self.options.beat_seconds)
             self.metrics.loop_lag.set(max(0.0, time.monotonic() - expected))
             self.metrics.loop_beat_at.set(time.time())
-            self.pulse.beating()
+            self.health.beating()
             try:
                 lease = worker_lease(self.worker)
                 if not await self.app.store.take_lease(lease, self.worker, self.options.lease_seconds):

@@ -46,9 +46,8 @@ def _strip_credentials(url: re.Match[str]) -> str:
 
 class Redaction:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        long_enough = {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
         # Longest first: a secret that contains another is hidden completely.
-        self._secrets = sorted(long_enough, key=len, reverse=True)
+        self._secrets = sorted({one for one in secrets if len(one) >= _SHORTEST_SECRET}, key=len, reverse=True)
 
     def __call__(self, _logger: object, _method: str, event: EventDict) -> EventDict:
         return {name: self._redact(name, value) for name, value in event.items()}
@@ -60,9 +59,7 @@ class Redaction:
             return {str(key): self._redact(str(key), inner) for key, inner in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [self._redact(name, inner) for inner in value]
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        return self.text(str(value))
+        return value if value is None or isinstance(value, bool | int | float) else self.text(str(value))
 
     def text(self, text: str) -> str:
         for secret in self._secrets:

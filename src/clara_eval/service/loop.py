@@ -88,8 +88,11 @@ async def measure_entries(tick: Tick) -> None:
             done, is_left, address = 0, False, pending[0].address
             try:
                 done, is_left = await measure_open(tick.app, pending[0], tick.head, min(runs, MAX_RUNS_PER_CHALLENGE))
-            except ClaraError as bad:  # such as a missing engine, which the evaluation reports when it is due
-                _log.warning("board_not_measured", challenge=address, problem=str(bad))
+            except Exception as bad:  # noqa: BLE001 - one board must not delay the others; the evaluation reports it
+                is_ours = isinstance(bad, ClaraError)
+                _log.warning(
+                    "board_not_measured", challenge=address, problem=str(bad), exc_info=None if is_ours else bad
+                )
             runs, waiting = runs - done, [*waiting, *([address] if is_left else [])]
             del pending[0]
     tick.read_again.update([*waiting, *(one.address for one in pending)][:MAX_WAITING])
@@ -117,8 +120,7 @@ async def act(tick: Tick, challenge: Challenge, found: Due) -> None:
             await ACTIONS[found.action](tick, challenge)
         except Exception as bad:  # noqa: BLE001 - one failing challenge must not block the others
             if isinstance(bad, Stalled):
-                alert = Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), challenge.address)
-                tick.alerts.raise_alert(alert)
+                tick.alerts.raise_alert(Alert(STALLED_ALERTS[bad.cause], "critical", str(bad), challenge.address))
             tick.add_failure("action_failed", challenge.address, bad, action=found.action.value)
 
 
@@ -138,15 +140,14 @@ async def run_tick(
     """Run every duty once. Raises errors that stop the whole tick, such as a node that does not respond."""
     head = await app.chain.blocks.head()
     report = TickReport(int(time.time()), head.number, max(0.0, time.time() - head.timestamp))
-    safe = await app.chain.blocks.safe_block()
-    tick = Tick(app, alerts, metrics, start, active, options, head, safe, report)
+    tick = Tick(app, alerts, metrics, start, active, options, head, await app.chain.blocks.safe_block(), report)
     for name, duty in FIRST_DUTIES.items():
         await tick.run_isolated(name, duty(tick))
     await act_on_due(tick)
     for name, duty in LAST_DUTIES.items():
         await tick.run_isolated(name, duty(tick))
     await save_changes(tick)
-    await tick.count_statuses()
+    await tick.run_isolated("statuses", tick.count_statuses())
     return report
 
 

@@ -36,8 +36,7 @@ AlertName = Literal[
     "EvaluationFailed", "EvaluationStuck", "GasCapReached", "HeadLagging", "JudgeBiased", "NonceGap", "NoncesLost",
     "PostedByAnother", "PostedLate", "PublicationFailing", "ResourcesShort", "ReviewWaiting", "SettingsWrong",
     "TicksStale", "TransactionUnknown", "Unscorable", "WorkerLost",
-]  # fmt: skip
-"""All alerts of the webhook; the Prometheus rules have them too, and two that no webhook can send."""
+]  # fmt: skip  # All alerts of the webhook; the Prometheus rules have them too, and two that no webhook can send.
 _log = structlog.get_logger(__name__)
 _TIMEOUT_SECONDS = 10
 _MAX_REMEMBERED = 10_000
@@ -75,8 +74,7 @@ class Metrics:
             "window_used": gauge("scoring_window_used_ratio", "Largest share of a scoring window gone without a post."),
             "reviews": gauge("review_queue", "Evaluations that wait for a person."),
             "month_spend_usd": gauge("month_spend_usd", "Spent or reserved this month."),
-        }
-        """Gauges by the field of the last tick's report that they show."""
+        }  # Gauges by the field of the last tick's report that they show.
         self.rpc_up = gauge("rpc_up", "1 while a node answers, 0 while none does.")
         self.ticks = counter("ticks_total", "Ticks by result.", ["result"])
         self.tick_seconds = histogram("tick_seconds", "Duration of a tick.", buckets=_SHORT_SECONDS)
@@ -104,7 +102,7 @@ class Metrics:
         self.llm_tokens = counter("llm_tokens_total", "Tokens by direction.", ["llm", "direction"])
         self.llm_cost = counter("llm_cost_usd_total", "Dollars paid to models, with a known price.", ["llm"])
         self.llm_seconds = histogram("llm_seconds", "Latency of a model's answer.", ["llm"], buckets=_SHORT_SECONDS)
-        self.month_budget = gauge("month_budget_usd", "The month's cap; 0 where there is none.")
+        self.month_budget = gauge("month_budget_usd", "The month's cap; 0 if there is none.")
 
         self.transactions = counter("transactions_total", "Transactions sent, by outcome.", ["intention", "outcome"])
         self.alerts = counter("alerts_total", "Alerts raised.", ["alert"])
@@ -258,10 +256,9 @@ class Alerts:
         headers = {"content-type": "application/json", "x-clara-timestamp": str(timestamp)}
         if webhook.secret:
             headers["x-clara-signature"] = signature(webhook.secret, timestamp, body)
-        limit = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
         try:
             async with (
-                aiohttp.ClientSession(timeout=limit) as session,
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)) as session,
                 session.post(webhook.url, data=body, headers=headers, allow_redirects=False) as response,
             ):
                 return None if 200 <= response.status < 300 else f"HTTP {response.status}"
@@ -334,7 +331,7 @@ def watch_models(app: App, metrics: Metrics) -> Callable[[], Awaitable[None]]:
             telemetry.record_call(llm, purpose, result, seconds)
 
     app.store.answer_listeners.append(count_answer)
-    app.models.watch = count_call
+    app.models.on_call = count_call
     if telemetry is None:
         return partial(asyncio.sleep, 0)
     metrics.evaluation_listeners.append(telemetry.record_evaluation)

@@ -32,29 +32,25 @@ from clara_eval.challenges.status import read_attempts, save_attempts, workflow_
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ConfigError, StoreDown
 from clara_eval.core.private_file import make_private
+from clara_eval.documents.store_keys import KeyOfOne
 from clara_eval.service.due import EngineOptions
 from clara_eval.store.leases import worker_lease
 from clara_eval.store.open import is_sqlite, sqlite_path
 from clara_eval.store.sql_store import DATABASE, QUEUE_CONNECTIONS, Leases
 
 _log = structlog.get_logger(__name__)
-APPLICATION_VERSION = "1"
-"""Version of the workflow format: it changes only if stored workflows could not be continued."""
+APPLICATION_VERSION = "1"  # Version of the workflow format: it changes only if stored workflows could not be continued.
 _ACTIVE = frozenset(("PENDING", "ENQUEUED", "DELAYED"))
 _EPOCH = 1_577_836_800  # 2020-01-01: a priority is the scoring deadline in minutes since then, at most 2**31 - 1
 _DELETED_AT_ONCE = 500
 EVALUATIONS = "evaluations"  # Prefix of queue names; the bare name was the queue of an earlier version
+evaluation_queue: KeyOfOne = f"{EVALUATIONS}:{{}}".format  # By evaluator: several keys may share a database
 TICKS = "ticks"
 Workflow = Callable[..., Coroutine[Any, Any, Any]]
 Workflows = dict[str, Workflow]
 _step_tasks: set[asyncio.Task[object]] = set()  # Running step bodies of this process
 _running: set[str] = set()  # Ids of the workflows that run in this process
 T = TypeVar("T")
-
-
-def evaluation_queue(evaluator: str) -> str:
-    """Return the queue name of an evaluator: processes with different keys may share a database."""
-    return f"{EVALUATIONS}:{evaluator}"
 
 
 async def call_dbos(call: Awaitable[T]) -> T:

@@ -57,8 +57,7 @@ async def index_own_post(app: App, metrics: Metrics, challenge: Challenge) -> fl
 
 async def record_end(tick: Tick, challenge: Challenge) -> None:
     state, reason = CLOSED[STATUS[challenge.status]]
-    writer = await StatusWriter.resumed(tick.app.store, challenge.chain_id, challenge.address)
-    await writer.say(state, reason=reason)
+    await (await StatusWriter.resumed(tick.app.store, challenge.chain_id, challenge.address)).say(state, reason=reason)
     _log.info("challenge_closed", status=STATUS[challenge.status])
 
 
@@ -69,7 +68,7 @@ async def resend_post(tick: Tick, challenge: Challenge) -> None:
     raise Temporary(
         f"An earlier key, {challenge.evaluator}, signed the post, and it is not mined yet: {count} of its "
         "transactions went out again.",
-        remedy="It goes on at the next tick; only a process with that key can raise the fee, or post anew "
+        remedy="They are sent again at the next tick; only a process with that key can raise the fee, or post anew "
         "what was read at a block that is gone.",
     )
 
@@ -86,15 +85,17 @@ async def record_results(tick: Tick) -> None:
         await _watch_claims(tick, address, known[address], closed[address].scorePostedAt)
         await app.store.put(app.chain_id, RECORDED + address, "")
     missing = [a for a, summary in closed.items() if a not in finished and _has_changed(known.get(a), summary)]
-    for address in missing[:_RESULTS_AT_ONCE]:
-        try:
-            async with asyncio.timeout(tick.options.read_seconds):
-                result = await record_result(app.store, app.chain, address, safe)
-            if _has_changed(result, closed[address]):  # for example by advanceToScoring, which emits no event
-                tick.read_again.add(address)
-        except (ClaraError, TimeoutError) as bad:
-            _log.warning("result_not_recorded", challenge=address, problem=str(bad))
-            tick.report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
+    missing.sort(key=lambda address: closed[address].deadline, reverse=True)  # old ones that fail delay no new one
+    async with tick.within(tick.options.publish_seconds, "Recording results"):
+        for address in missing[:_RESULTS_AT_ONCE]:
+            try:
+                async with asyncio.timeout(tick.options.read_seconds):
+                    result = await record_result(app.store, app.chain, address, safe)
+                if _has_changed(result, closed[address]):  # for example by advanceToScoring, which emits no event
+                    tick.read_again.add(address)
+            except (ClaraError, TimeoutError) as bad:
+                _log.warning("result_not_recorded", challenge=address, problem=str(bad))
+                tick.report.problems.append(f"{address}: its result is not recorded: {reason_of(bad)}")
 
 
 def _has_changed(result: RoundResult | None, summary: Summary) -> bool:

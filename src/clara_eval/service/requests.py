@@ -34,8 +34,8 @@ class ServiceRequests:
         app = self.app
         await check_known(app, address)
         challenge = await look_at_challenge(app.chain, address)
-        await save_summary(app.store, challenge, None)
         status = await read(app.store, app.chain_id, EvalStatus, status_key(address))
+        await save_summary(app.store, challenge, status.postedBy if status else None)
         state = status.status if status else None
         found = due_now(app, challenge, Memory("review" if state == "review" else None), challenge.block)
         if found.action is not DueAction.EVALUATE:

@@ -36,8 +36,7 @@ CHANGES = "engine:changes"  # Key of the last safe block whose events were read,
 LONGEST_GAP_BLOCKS = 50_000
 """About a day on Base: after a longer gap it is cheaper to read every challenge than every event."""
 
-STEP_BACK_BLOCKS = 1_000
-"""Blocks to read again after a reorg: far more than any known reorg of a rollup, and cheap."""
+STEP_BACK_BLOCKS = 1_000  # blocks to read again after a reorg: far more than any known reorg of a rollup, and cheap
 _READS_AT_ONCE = 8
 READ_TOGETHER = 25  # Challenges per batch of requests: the response of a larger batch can exceed a megabyte
 _TOGETHER_SECONDS = 10.0  # Timeout of a batch; after it each challenge is read alone
@@ -117,28 +116,43 @@ class Survey:
             last = Checkpoint(progress["block"], progress["hash"])
             if last.number <= head.number and not await chain.blocks.is_canonical(last):
                 return
-            first = min(last.number, tick.safe.number) + 1
-            self.changed = {*progress["again"], *await chain.events.challenges_with_events(first, head)}
-        tick.read_again.update(self.changed)
+            found = await chain.events.challenges_with_events(min(last.number, tick.safe.number) + 1, head)
+        self.changed = {*progress["again"], *found}
+        tick.read_again.update(found)  # a reorg may undo what they say
 
     async def _select_challenges(self) -> tuple[list[Address], list[Address]]:
         tick, app = self.tick, self.tick.app
         finished = set(await tick.addresses(FINISHED))
         known = dict.fromkeys([*await tick.addresses(ANNOUNCED), *await tick.addresses(INDEX)])
-        waiting = [to_address(name) for name in known if name not in finished]
-        self.texts = await app.store.get_many(app.chain_id, [key(a) for a in waiting for key in _KEYS])
-        ours, others = list[Address](), list[Address]()
+        waiting = [Address(name) for name in known if name not in finished]
+        self.texts = await app.store.get_many(app.chain_id, [index_key(address) for address in waiting])
+        states = dict[Address, RecordedChallenge | None]()
         for address in waiting:
             try:
                 text = self.texts.get(index_key(address))
                 state = RecordedChallenge.read(text) if text else None
-                if state is not None and state.deadline >= tick.safe.timestamp:
-                    tick.still_open.add(address)
-                if state is None or await self._must_read(state):
-                    (ours if state is None or state.evaluator == app.evaluator else others).append(address)
             except Exception as bad:  # noqa: BLE001 - one broken row must not hide the other challenges
                 self._add_failure(address, bad)
+                continue
+            if state is not None and state.deadline >= tick.safe.timestamp:
+                tick.still_open.add(address)
+            if state is None or not self._is_quiet(state):
+                states[address] = state
+        self.texts |= await app.store.get_many(app.chain_id, [key(one) for one in states for key in _KEYS[1:]])
+        ours, others = list[Address](), list[Address]()
+        for address, state in states.items():
+            try:
+                if state is None or await self._must_read(state):
+                    (ours if state is None or state.evaluator == app.evaluator else others).append(address)
+            except Exception as bad:  # noqa: BLE001 - as above
+                self._add_failure(address, bad)
         return ours, others
+
+    def _is_quiet(self, state: RecordedChallenge) -> bool:
+        """Return whether the challenge is open and has no new event: nothing can be due."""
+        if self.changed is None or state.address in self.changed:
+            return False
+        return state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline
 
     def _stored_status(self, address: Address) -> EvalStatus | None:
         text = self.texts.get(status_key(address))
@@ -152,8 +166,6 @@ class Survey:
         """Return whether the recorded state may be outdated, or something is due by it."""
         if self.changed is None or state.address in self.changed:
             return True
-        if state.status is ChallengeStatus.OPEN and self.tick.head.timestamp <= state.deadline:
-            return False
         memory = await self._read_memory(state)
         is_ended = state.status not in {ChallengeStatus.OPEN, ChallengeStatus.SCORING}
         is_others = state.evaluator != self.tick.app.evaluator and not memory.is_signed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -15,21 +15,16 @@ import structlog
 
 from clara_eval.core.errors import Temporary
 from clara_eval.core.tasks import checking_lease
+from clara_eval.documents.store_keys import KeyOfOne
 from clara_eval.store.sql_store import Leases
 
 _log = structlog.get_logger(__name__)
+worker_lease: KeyOfOne = "worker:{}".format
+evaluation_lease: Callable[[int, str], str] = "evaluation:{}:{}".format
 
 
 class Busy(Temporary):
     """Another process holds this lease."""
-
-
-def worker_lease(worker: str) -> str:
-    return f"worker:{worker}"
-
-
-def evaluation_lease(chain_id: int, address: str) -> str:
-    return f"evaluation:{chain_id}:{address}"
 
 
 @dataclass(slots=True)

@@ -76,9 +76,7 @@ class StoreOnDemand:
         self._opening = asyncio.Lock()
 
     async def existing(self) -> SqlStore | None:
-        if self._store is None and not is_there(self._url):
-            return None
-        return await self.opened()
+        return None if self._store is None and not is_there(self._url) else await self.opened()
 
     async def opened(self) -> SqlStore:
         async with self._opening:  # concurrent callers must not open two stores, of which one is never closed

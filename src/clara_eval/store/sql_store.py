@@ -256,8 +256,8 @@ class Leases(_Tables):
     async def take_lease(self, name: str, holder: str, seconds: float) -> bool:
         """Take or renew a lease; another holder's lease counts until it runs out.
 
-        A lease that would last longer than its length was taken before the clock was set back: it is cut to its
-        length, which leaves its holder time to renew it.
+        If the clock was set back, a lease may seem to last longer than its length: it is then cut to its length,
+        which leaves its holder time to renew it.
         """
         clock, now = (self.driver.clock, ()) if self.now is None else ("CAST(? AS DOUBLE PRECISION)", (self.now(),))
         rows = await self.driver.fetch(

@@ -73,7 +73,10 @@ class SqliteStore:
             raise ConfigError(text, remedy="Choose a writable place, for example sqlite:///var/clara-eval.db.") from bad
         driver = SqliteDriver(connection, str(place))
         await migrate(driver, "sqlite", serial="INTEGER PRIMARY KEY")
-        return SqlStore(driver)
+        # It remembers the schema of before, and would use it while another process recovers the file.
+        await driver.close()
+        connection = await _retry_while_locked(lambda: _connect(str(place), "NORMAL"))
+        return SqlStore(SqliteDriver(connection, str(place)))
 
 
 def _translate_error(bad: sqlite3.DatabaseError) -> Exception:

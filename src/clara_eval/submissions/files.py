@@ -308,8 +308,8 @@ def _tar_size(head: bytes) -> int:
     if head[257:262] != b"ustar" or len(head) < 512:
         raise ValueError("it holds no tar archive")
     check, size = (int(field.strip(b" \0") or b"0", 8) for field in (head[148:156], head[124:136]))
-    if sum(head) - sum(head[148:156]) + 8 * 32 != check:
-        raise ValueError("a check sum is wrong")
+    if size < 0 or sum(head) - sum(head[148:156]) + 8 * 32 != check:
+        raise ValueError("a size or a check sum is wrong")
     return size
 
 

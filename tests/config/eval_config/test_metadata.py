@@ -103,7 +103,7 @@ def test_what_is_built_for_posting_is_read_back(title: str, problem: str, skills
 
 @pytest.mark.specification("10.5", "Should we validate the eval config at challenge creation?")
 def test_a_bad_config_is_not_built_into_metadata() -> None:
-    """Nobody escrows a prize for a config that cannot be evaluated."""
+    """A config that cannot be evaluated is refused before the prize is escrowed."""
     with pytest.raises(BadEvalConfig):
         build_metadata(title="", problem_statement="", skills=(), config_text='{"version": 1}')
     with pytest.raises(BadInput):

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from clara_eval.devnet.demo import command
+from clara_eval.devnet.demo.lifecycle import DemoResult, demo_document
 from clara_eval.interfaces.cli import app
 
 
-def test_the_demo_ends_wherever_its_trace_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole lifecycle runs, and the trace's place is told as it is, also where it looks like markup."""
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["demo", "--trace-dir", "[/x]"])
-    assert done.exit_code == 0, repr(done.exception)
-    (trace,) = (tmp_path / "[/x]").iterdir()
-    assert f"Trace      {trace}" in done.stdout
+@dataclass(frozen=True)
+class Shown:
+    """One run of the demo: its screen, its document and its trace."""
+
+    screen: str
+    document: dict[str, Any]
+    trace: Path
 
 
-def test_the_demo_shows_what_running_the_submissions_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests and gas stand on the leaderboard and in the document; the cheapest right one wins, a broken one is last."""
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["demo", "--json"])
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """The demo with a trace folder that looks like markup."""
+    place, documents = tmp_path_factory.mktemp("demo"), []
+
+    def kept(result: DemoResult) -> dict[str, Any]:
+        documents.append(demo_document(result))
+        return documents[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr(command, "demo_document", kept)
+        done = CliRunner().invoke(app, ["demo", "--trace-dir", "[/x]"])
     assert done.exit_code == 0, repr(done.exception)
-    document = json.loads(done.stdout)
+    (trace,) = (place / "[/x]").iterdir()
+    return Shown(done.stdout, documents[0], trace)
+
+
+def test_the_demo_ends_wherever_its_trace_goes(shown: Shown) -> None:
+    """The whole lifecycle runs, and the trace's place is told as it is, also if it looks like markup."""
+    assert f"Trace      {shown.trace}" in shown.screen
+
+
+def test_the_demo_shows_what_running_the_submissions_measured(shown: Shown) -> None:
+    """Tests and gas are in the document of the demo; the cheapest right one wins, a broken one is last."""
+    document = shown.document
     runs = [row["executed"] for row in document["ranking"]]
     assert [run["outcome"] for run in runs] == [*["passed"] * 4, "failed", "out_of_gas", "does_not_compile"]
     assert [run["testsPassed"] for run in runs] == [12, 12, 12, 12, 9, 3, None]

@@ -86,7 +86,7 @@ async def test_claimed_features_need_a_model() -> None:
 
 @pytest.mark.specification("3.1", "Structured JSON feature vector per submission")
 async def test_claims_become_a_vector_and_texts_stay_apart() -> None:
-    """Typed values reach the vector, texts only the people."""
+    """Typed values are in the judge's vector; text features are kept for people."""
     found = await extract_features(
         answering(correctness=3, speed=0.25, safe=False, growth="linear", summary="a\nb"),
         CLAIMED,

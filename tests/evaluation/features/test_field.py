@@ -108,7 +108,7 @@ def test_uneven_claims_near_the_best_are_looked_at_like_even_ones() -> None:
 
 @pytest.mark.specification("5", "Layer 4: an injection that inflates one submission is normalized against others")
 def test_what_words_alone_show_cannot_win() -> None:
-    """Where nobody's code bears a claim out, the best one counts as the middle of the others, and a worse one as it is."""
+    """A claim that no code supports counts at most as the median of the others."""
     field = {account(n): claimed(LEVEL, unsupported=("correctness",), correctness=n % 3) for n in range(6)}
     field[account(9)] = claimed(LEVEL, unsupported=("correctness",), correctness=4)
     found = {who: facts.vector.as_dict()["correctness"] for who, facts in compare_field(LEVEL, field).items()}

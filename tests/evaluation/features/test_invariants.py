@@ -1,4 +1,4 @@
-"""What must hold for every payload in every carrier at every position: a submitter's words do not reach the judge."""
+"""What must hold for every payload in every carrier: a submitter's words do not reach the judge."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import unescape
 from importlib import resources
+from itertools import cycle
 from math import fsum
 
 import pytest
@@ -93,12 +94,10 @@ AFTER_CUT = "value = compute(value)\n" * 4000
 """Longer than one part: what follows stands where a careless reader would have stopped."""
 
 
-def texts(carrier: str) -> Iterator[tuple[str, str]]:
-    """Each payload with the submissions that carry it."""
-    for payload in PAYLOADS:
-        part = CARRIERS[carrier](payload)
-        for place in POSITIONS.values():
-            yield payload, place(part)
+def texts(carrier: str) -> Iterator[str]:
+    """A submission with each payload, at each position in turn; `clara-eval redteam` has each at every position."""
+    for payload, place in zip(PAYLOADS, cycle(POSITIONS.values()), strict=False):
+        yield place(CARRIERS[carrier](payload))
 
 
 def solution(text: str, account: str = "aa") -> Solution:
@@ -132,7 +131,7 @@ def data_of(question: Question) -> str:
 @pytest.mark.parametrize("carrier", sorted(CARRIERS))
 def test_prompts_hold_every_payload_as_data(carrier: str) -> None:
     """Tags hold, nothing invisible is shown, and what is shown is the whole submission (I3, I4, I6; M1)."""
-    for _, text in texts(carrier):
+    for text in texts(carrier):
         held = solution(text)
         for view, questions in questions_for(SCHEMA, held, READING).items():
             for question in questions:
@@ -266,7 +265,7 @@ def test_a_language_that_is_none_is_not_told_to_the_reader(language: str) -> Non
 @pytest.mark.parametrize("carrier", ["bare", "comment"])
 def test_nothing_is_out_of_sight_after_a_cut(carrier: str) -> None:
     """A payload far behind the first part is shown like any other (I6)."""
-    for payload in PAYLOADS[::40]:
+    for payload in PAYLOADS[::105]:
         held = solution(AFTER_CUT + CARRIERS[carrier](payload))
         questions = questions_for(SCHEMA, held, READING)["full"]
         assert len(questions) > 1

@@ -123,6 +123,16 @@ HOSTILE = {
     "functions": ("rust", "fn a(){}\n" * 28_000),
     "cases": ("go", "a?" * HALF),
     "fences": ("python", "```\n" * 60_000),
+    "labels": ("javascript", "{a:" * 87_381),
+    "labels behind comments": ("typescript", "{a:/*}*/" * 32_768),
+    "two labels": ("javascript", "{a:{b:" * 43_690),
+    "signs": ("go", "package a\nvar a =" + "-~" * HALF),
+    "pointers": ("go", "package a\nfunc f(){" + "*[]-" * 60_000),
+    "open generics": ("typescript", "x=" + "a<;a=>" * 43_690),
+    "broken choices": ("javascript", ";-?" * 87_381),
+    "few broken choices": ("javascript", ";-?" * 16_000),
+    "broken fields": ("typescript", "interface A{" + "~~~\n;x=x=;" * 26_000 + "}"),
+    "broken fields of Go": ("go", "package a\ntype A struct{" + "a:\nimport(" * 23_000),
 }
 
 
@@ -131,7 +141,16 @@ HOSTILE = {
 def test_hostile_nests_come_to_an_end(name: str) -> None:
     """A quarter of a megabyte of hostile text neither crashes the tools nor keeps them busy."""
     language, text = HOSTILE[name]
+    began = time.process_time()
     assert measure(text, language)["bytes"] == len(text)
+    assert time.process_time() - began < 10
+
+
+def test_the_text_that_a_parser_may_skip_is_bounded_in_bytes() -> None:
+    """A tenth of a long text is too much to skip: the parser's time would decide, and it differs by machine."""
+    padded = "def work(n):\n    return n\n# " + "a " * 30_000 + "\n{}\ny = 2\n"
+    assert measure(padded.format("<-" * 700), "python")["max_complexity"] == 1
+    assert measure(padded.format("<-" * 1_100), "python")["max_complexity"] is None
 
 
 def test_lines_like_comments_in_a_string_do_not_swallow_its_end() -> None:

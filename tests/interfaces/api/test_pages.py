@@ -31,9 +31,9 @@ from tests.support.statuses import request_review
 from typer.testing import CliRunner
 
 from clara_eval.actions.published import SpendLine
-from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, DraftPlace, decide
+from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, decide
 from clara_eval.core.address import Address
-from clara_eval.documents.rest import ChallengeSummary
+from clara_eval.documents.rest import ChallengeSummary, DraftPlaceRecord
 from clara_eval.documents.results import REJECTED_IN_REVIEW, Claim, Created, EvalStatus, PrizeClaims, Scores, read
 from clara_eval.documents.store_keys import (
     claims_key,
@@ -142,6 +142,7 @@ async def test_an_entry_and_a_comparison_explain_themselves(service: Service) ->
     path = f"/challenges/{SMALL}/games/{account(0)}/{account(1)}"
     whole, part = await text_of(service, path), await text_of(service, path, headers={"hx-request": "true"})
     assert whole.count("shown first") == part.count("shown first") == 2
+    assert "Judged in both orders." in part
     assert ("<h1" in whole, "<h1" in part, "<html" in part) == (True, False, False)
     await text_of(service, f"/challenges/{SMALL}/{account(999)}", 404)
     await text_of(service, f"/challenges/{LARGE}/games/{account(0)}/{account(900)}", 404)
@@ -195,9 +196,6 @@ RECORDED = {
     "gas is 9, far from the other 6 entries (6 spreads off).": (
         "gas is 9, far from the other 6 entries (6 times their usual spread)."
     ),
-    "The prize of $2,500.00 is not below $1,000.00, so a person approves it.": (
-        "Prizes of $1,000.00 or more need a person's approval; this one is $2,500.00."
-    ),
     f"The chain committed to 0x{'ab' * 32}; the content hashes to 0x{'cd' * 32}, and the URI does not fit either.": (
         "The content does not match the hash committed on chain: it hashes to 0xcdcd…cdcd, committed is 0xabab…abab."
     ),
@@ -242,7 +240,7 @@ async def test_errors_are_pages_for_people_and_documents_for_programs(service: S
     assert headers["content-type"] == "application/problem+json"
 
 
-async def test_refusals_at_the_door_are_pages_too(tmp_path: Path) -> None:
+async def test_refusals_before_a_route_are_pages_too(tmp_path: Path) -> None:
     """Whoever is too fast or sends too much sees a page in a browser and a document elsewhere, with what to do."""
     huge = b"x" * (MAX_BODY_BYTES + 1)
     async with running_service(tmp_path, rates=Rates(client=Rate(0.01, 4))) as guarded:
@@ -670,7 +668,9 @@ async def test_each_end_has_an_honest_page(
 async def test_an_announced_result_says_until_when_to_object_and_how(service: Service) -> None:
     """The draft's places, the end of the window and the command are on the page while objections are open."""
     address, until = Address("0x" + "0f" * 20), int(time.time()) + 600
-    draft = AnnouncedDraft("0x" + "ab" * 32, until - 60, until, (DraftPlace(account(1), 1, 9000, "ranked"),), "Clear.")
+    draft = AnnouncedDraft(
+        "0x" + "ab" * 32, until - 60, until, (DraftPlaceRecord(account(1), 1, 9000, "ranked"),), "Clear."
+    )
     said = {"status": "publishing", "progress": 91, "objectionsUntil": until}
     pairs = [
         (index_key(address), json.dumps(summary(address, "Drafted", 1_000))),

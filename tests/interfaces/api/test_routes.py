@@ -174,7 +174,8 @@ async def test_a_ruling_reaches_the_engine_and_the_sheet_the_administrator(servi
     ruling = {"kind": "exclude", "account": "0x" + "a1" * 20}
     body = {"decision": "rule", "reason": "a sock puppet", "ruling": ruling, "traceDigest": digest, "by": "Ada"}
     problem(await service.post(path, body), 401)
-    problem(await service.post(path, {**body, "ruling": None}, **BEARER), 409)
+    refused = problem(await service.post(path, {**body, "ruling": None}, **BEARER), 409)
+    assert refused["remedy"] not in refused["detail"]
     assert (await service.post(path, body, **BEARER))[0] == 200
     assert [(d.kind, d.account, d.note, d.by) for d in service.engine.ruled] == [
         ("exclude", "0x" + "a1" * 20, "a sock puppet", "Ada")
@@ -188,7 +189,7 @@ async def test_a_ruling_reaches_the_engine_and_the_sheet_the_administrator(servi
 
 @pytest.mark.specification("10.3", "Should eval traces be public?")
 async def test_ranking_and_trace_are_public_after_the_post_only(service: Service) -> None:
-    """Before the post a stranger learns nothing but the status; the administrator may read."""
+    """Before the post the public sees only the status; the administrator sees all."""
     for path in ("leaderboard", "eval-trace"):
         assert (await service.get(f"{BASE}/{POSTED}/{path}"))[0] == 200
         assert "public once" in problem(await service.get(f"{BASE}/{REVIEWED}/{path}"), 403)["detail"]
@@ -359,20 +360,20 @@ async def test_wrong_methods_and_places_are_problem_documents(service: Service) 
 
 async def test_health_follows_the_heartbeat(service: Service) -> None:
     """Alive while the loop beats, degraded while the wallet cannot send, 503 once the beat is stale."""
-    service.pulse.beating()
+    service.health.beating()
     assert json.loads((await service.get("/healthz"))[2])["status"] == "ok"
-    service.pulse.wallet_problem = "Nonce 7 is missing."
+    service.health.wallet_problem = "Nonce 7 is missing."
     code, _, body = await service.get("/healthz")
     assert (code, json.loads(body)["status"], json.loads(body)["problems"]) == (
         200,
         "degraded",
         ["Nonce 7 is missing."],
     )
-    service.pulse.wallet_problem = None
-    service.pulse.beat -= 31
+    service.health.wallet_problem = None
+    service.health.beat -= 31
     code, _, body = await service.get("/healthz")
     assert (code, json.loads(body)["status"]) == (503, "stale")
-    service.pulse.beating()
+    service.health.beating()
 
 
 async def test_metrics_count_requests_by_route(service: Service) -> None:
@@ -420,7 +421,7 @@ async def test_private_traces_are_not_on_the_page(tmp_path: Path) -> None:
         assert b"win matrix" not in page.lower()
 
 
-async def test_floods_meet_a_wall(tmp_path: Path) -> None:
+async def test_too_many_requests_are_limited(tmp_path: Path) -> None:
     """Over the rate a client gets 429 with the time to wait, and so does one that tries keys."""
     slow = Rates(client=Rate(0.01, 5), wrong_key=Rate(0.01, 2), admin=Rate(0.01, 1))
     async with running_service(tmp_path, rates=slow) as guarded:

@@ -23,7 +23,7 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.objections import read_draft
 from clara_eval.chain.sender import SendTimeouts
 from clara_eval.challenges.challenge_index import save_summary
-from clara_eval.challenges.review import raised
+from clara_eval.challenges.review import read_objections
 from clara_eval.challenges.venue import look_at_challenge
 from clara_eval.core.address import Address, to_address
 from clara_eval.devnet.anvil import AnvilOptions, DevAccount, NodeRefused
@@ -206,7 +206,7 @@ async def objects(stage: Stage) -> None:
     await stage.told("Object with my wallet", "not signed by an address that submitted")
     wallet.account = submitter
     await stage.told("Object with my wallet", "Objection received")
-    kept = await raised(Journal(app.store, f"{app.chain_id}:{address}"), draft.digest)
+    kept = await read_objections(Journal(app.store, f"{app.chain_id}:{address}"), draft.digest)
     assert [(one.submitter, one.about, one.reason) for one in kept] == [
         (submitter.address.lower(), "rejected", "It is mine.")
     ]

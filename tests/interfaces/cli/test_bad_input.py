@@ -230,7 +230,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 
 
 @pytest.mark.usefixtures("place")
-def test_the_version_names_the_rules_by_which_traces_are_walked() -> None:
+def test_the_version_names_the_rules_by_which_traces_are_replayed() -> None:
     """Whoever has a trace of other rules finds out which program checks it."""
     out, _ = command("--version").communicate(timeout=60)
     assert out == f"clara-eval {__version__}, rules {RULES}\n"

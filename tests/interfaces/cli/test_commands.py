@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.shell import Shell
 from typer.testing import CliRunner
 
 from clara_eval.core.errors import (
@@ -38,9 +39,9 @@ CODES: dict[type[ClaraError], int] = {
 }  # fmt: skip
 
 
-def shell(*words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+def ran(shell: Shell, *words: str, cwd: Path, **settings: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "clara_eval", *words],
+        [shell.program, *words],
         env={"PATH": os.environ["PATH"], "COLUMNS": str(WIDTH), **settings},
         cwd=cwd,
         capture_output=True,
@@ -65,10 +66,10 @@ def test_every_command_explains_itself(words: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "kind"), [("status nonsense", "BadInput"), ("serve --port 99999", "ConfigError")])
-def test_an_error_is_a_document_too(words: str, kind: str, tmp_path: Path) -> None:
+def test_an_error_is_a_document_too(words: str, kind: str, shell: Shell, tmp_path: Path) -> None:
     """With --json an error is one document with its kind, message and remedy; people still read it on stderr."""
     wanted = [*words.split(), *(["--json"] if "status" in words else [])]
-    done = shell(*wanted, cwd=tmp_path)
+    done = ran(shell, *wanted, cwd=tmp_path)
     assert done.returncode == 2
     if "--json" in wanted:
         error = json.loads(done.stdout)["error"]
@@ -81,27 +82,27 @@ def test_an_error_is_a_document_too(words: str, kind: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "words", ["status --json", "rank --json --nonsense", "nonsense --json", "rank --seed x --json"]
 )
-def test_wrong_usage_is_a_document_under_json(words: str, tmp_path: Path) -> None:
+def test_wrong_usage_is_a_document_under_json(words: str, shell: Shell, tmp_path: Path) -> None:
     """A missing argument, an unknown option or command and a bad value are one document each, and exit code 2."""
-    done = shell(*words.split(), cwd=tmp_path)
+    done = ran(shell, *words.split(), cwd=tmp_path)
     assert done.returncode == 2
     assert json.loads(done.stdout)["error"]["message"]
 
 
-def test_nothing_known_is_a_no(tmp_path: Path) -> None:
+def test_nothing_known_is_a_no(shell: Shell, tmp_path: Path) -> None:
     """Asking for an evaluation or a trace that nobody made is answered with exit code 1, as a document if asked."""
     address = "0x" + "1" * 40
     for command in ("status", "trace"):
-        done = shell(command, address, "--json", cwd=tmp_path, CLARA_DATABASE_URL="sqlite:///here.db")
+        done = ran(shell, command, address, "--json", cwd=tmp_path, CLARA_DATABASE_URL="sqlite:///here.db")
         assert done.returncode == 1
         assert json.loads(done.stdout)["ok"] is False
-        assert shell(command, address, cwd=tmp_path, CLARA_DATABASE_URL="sqlite:///here.db").stdout == ""
+        assert ran(shell, command, address, cwd=tmp_path, CLARA_DATABASE_URL="sqlite:///here.db").stdout == ""
 
 
-def test_a_misspelt_command_is_suggested(tmp_path: Path) -> None:
+def test_a_misspelt_command_is_suggested(shell: Shell, tmp_path: Path) -> None:
     """The commands of the table are known to the one who looks for a near name."""
-    assert "Did you mean 'config'?" in shell("confg", cwd=tmp_path).stderr
-    assert "Did you mean 'validate'?" in shell("config", "valdate", cwd=tmp_path).stderr
+    assert "Did you mean 'config'?" in ran(shell, "confg", cwd=tmp_path).stderr
+    assert "Did you mean 'validate'?" in ran(shell, "config", "valdate", cwd=tmp_path).stderr
 
 
 def ended(*words: str) -> int:
@@ -153,16 +154,17 @@ def test_the_rule_is_in_the_help() -> None:
         ("review r", ["rule", "reject"]),
     ],
 )
-def test_a_shell_completes_commands_and_options(typed: str, offered: list[str], tmp_path: Path) -> None:
+def test_a_shell_completes_commands_and_options(
+    typed: str, offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Tab offers commands, those below a group, and options, without running anything."""
     line = f"clara-eval {typed}"
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "clara-eval")],
-        env={"PATH": os.environ["PATH"], "_CLARA_EVAL_COMPLETE": "complete_bash", "COMP_WORDS": line,
-             "COMP_CWORD": str(len(line.split()) - 1)},
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout.split() == offered
+    asked = {"_CLARA_EVAL_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    assert ended() == 0
+    assert capsys.readouterr().out.split() == offered
     assert not list(tmp_path.iterdir())
 
 

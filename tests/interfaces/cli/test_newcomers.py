@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from tests.support.agents import RULES_CONFIG, agent_environment
 from tests.support.api_service import POSTED, REVIEWED, running_service
-from tests.support.large_round import large_lines
+from tests.support.large_round import large_challenge, large_lines, lines_of_round
 from tests.support.rounds import closed_round
 from tests.support.statuses import request_review
 from typer.testing import CliRunner
@@ -25,7 +26,8 @@ from clara_eval.app import open_caller
 from clara_eval.challenges.replay import check_trace
 from clara_eval.config.eval_config import build_metadata, collect_problems, config_hash
 from clara_eval.config.settings import Settings
-from clara_eval.core.errors import BadInput, ConfigError
+from clara_eval.core.address import Address
+from clara_eval.core.errors import BadInput, BadTrace, ConfigError
 from clara_eval.core.untrusted import fence
 from clara_eval.devnet.local_chain import DAY, LocalChain, PostedTerms
 from clara_eval.documents.actions import StandingRow
@@ -185,6 +187,16 @@ async def test_unsigned_transactions_have_checksummed_addresses(local_chain: Loc
     async with open_caller(settings) as caller:
         found = words.add_next_step(await perform(caller, Action("claim/x", plan), confirmed="unasked"), NAMES)
     assert [one.to for one in found.transactions] == [to]
+
+
+async def test_the_address_in_a_forged_trace_is_an_address() -> None:
+    """A consistent trace whose challenge is a terminal's control sequence is refused, and prints nothing of it raw."""
+    challenge = large_challenge(4)
+    wrong = tuple(replace(one, solution_hash="0x" + "1" * 64) for one in challenge.submissions)
+    named = replace(challenge, submissions=wrong, address=Address("\x1b]0;title\x07\x1b[2J[green]"))
+    with pytest.raises(BadTrace, match="is not an address") as refused:
+        await check_trace(lines_of_round(named))
+    assert "\x1b" not in str(refused.value)
 
 
 async def test_verify_leads_with_who_won_what(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from tests.support.mcp_service import served
 from tests.support.shell import Shell
 from tests.support.web3_chain import as_web3
 
-from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft, DraftPlace
+from clara_eval.challenges.review import DRAFT_FORM, AnnouncedDraft
 from clara_eval.core.address import Address
 from clara_eval.devnet.local_chain import (
     DAY,
@@ -27,6 +27,7 @@ from clara_eval.devnet.local_chain import (
     LocalChain,
     PostedTerms,
 )
+from clara_eval.documents.rest import DraftPlaceRecord
 from clara_eval.documents.store_keys import draft_key
 from clara_eval.store.sqlite import SqliteStore
 
@@ -132,7 +133,7 @@ async def announce(database: Path, rounds: Rounds) -> None:
     """A result as it is announced, in the store that the server reads."""
     store = await SqliteStore.open(str(database))
     draft = AnnouncedDraft(
-        "0x" + "12" * 32, 1, 2_000_000_000, (DraftPlace(Address(rounds.done), 1, 9000, "ranked"),), ""
+        "0x" + "12" * 32, 1, 2_000_000_000, (DraftPlaceRecord(Address(rounds.done), 1, 9000, "ranked"),), ""
     )
     await store.put(31337, draft_key(rounds.done), DRAFT_FORM.text(draft))
     await store.close()

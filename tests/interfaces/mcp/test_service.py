@@ -22,6 +22,7 @@ from clara_eval.actions.evaluate import evaluate
 from clara_eval.actions.published import ResultReader
 from clara_eval.app import open_app, open_caller
 from clara_eval.chain.sender import SendTimeouts
+from clara_eval.challenges.status import StatusWriter
 from clara_eval.config.eval_config import build_metadata, config_hash
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
@@ -135,6 +136,19 @@ async def test_private_traces_stay_private(local_chain: LocalChain, tmp_path: Pa
             words = str(refused)
     assert (found["standing"]["rank"], found["features"], found["games"]) == (1, [], [])
     assert "keeps traces private" in words
+
+
+async def test_a_stranger_sees_no_endpoint_in_a_status(local_chain: LocalChain, tmp_path: Path) -> None:
+    """The reason of a status that the public tool shows has neither the operator's endpoints nor settings."""
+    address, store = await local_chain.post_challenge(), await SqliteStore.open(tmp_path / "store.db")
+    reason = "No node answers (node-7.example:8545: TimeoutError). Check CLARA_RPC_URL, or add another."
+    await (await StatusWriter.resumed(store, 31337, address)).say("pending", reason=reason)
+    settings = agent_settings(local_chain, local_chain.agents[0], tmp_path / "own.db")
+    async with open_caller(settings, is_local=False, store=store) as far, Client(build_server(far)) as tools:
+        shown = str((await tools.call_tool("challenge_eval_status", {"address": address})).structured_content)
+    await store.close()
+    assert "No node answers (…: TimeoutError)." in shown
+    assert not re.search("node-7|CLARA_", shown)
 
 
 async def test_the_documented_setup_knows_the_evaluator_and_the_page(local_chain: LocalChain, tmp_path: Path) -> None:

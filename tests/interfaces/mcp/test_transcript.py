@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from tests.support.scripts import load_script
+from tests.support.shell import Shell
 
 from clara_eval.config.settings import Settings
 from clara_eval.interfaces.mcp.tools import TOOLS
@@ -17,19 +17,11 @@ ROOT = Path(__file__).parents[3]
 AGENTS = ROOT / "docs" / "agents.md"
 
 
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_transcript", ROOT / "scripts" / "make_transcript.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.timeout(300)
-async def test_the_transcript_is_what_happens() -> None:
+async def test_the_transcript_is_what_happens(shell: Shell) -> None:
     """A fresh run of the lifecycle, in server processes of their own, says what the committed transcript says."""
-    script = _script()
+    script = load_script("make_transcript")
+    script.PROGRAM = (shell.program,)  # type: ignore[attr-defined]
     fresh = script.shape(await script.transcript())
     assert fresh == script.shape(script.OUT.read_text(encoding="utf-8"))
 

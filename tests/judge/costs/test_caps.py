@@ -96,7 +96,7 @@ async def test_a_hundred_challenges_of_one_poster_stop_at_the_cap(store: SqlStor
 
 @pytest.mark.specification("10.4", "What if someone creates 100 challenges to drain eval budget?")
 async def test_a_hundred_new_posters_leave_the_month_to_those_who_are_known(store: SqlStore) -> None:
-    """New names share a part of the month's budget, however many they are; whoever paid his way before still gets in."""
+    """All new posters share part of the month's budget; posters who paid before are not limited by it."""
     caps = Caps(None, 50 * DOLLAR, per_month=350 * DOLLAR, new_posters_month=175 * DOLLAR)
     now = [1_770_000_000.0]
     store = replace(store, now=lambda: now[0])

@@ -35,8 +35,7 @@ class _Contract:
         return self.abi.function(name).call(*values)
 
     async def _rows(self, block: model.Block, calls: Sequence[View]) -> list[tuple[Any, ...] | None]:
-        answers = await self._reader.views(calls, block)
-        return [call.read(answer) for call, answer in zip(calls, answers, strict=True)]
+        return [call.read(one) for call, one in zip(calls, await self._reader.views(calls, block), strict=True)]
 
     async def each(self, block: model.Block, calls: Sequence[View]) -> list[Any]:
         """Return the first output of each call; None if the contract refused or answered something else."""
@@ -61,19 +60,16 @@ class ChallengeContract(_Contract):
         "submissionCount", "scorePostedAt",
     )  # fmt: skip
 
-    async def state(self, block: model.Block, names: Sequence[str]) -> ChallengeGetters:
-        rows = await self.values(block, [self.view(name) for name in names])
-        return {name: row[0] for name, row in zip(names, rows, strict=True)}
-
     async def scoring_state(self, block: model.Block) -> model.ScoringState:
-        found = await self.state(block, ("status", "scorePostedAt", "deadline"))
-        return model.ScoringState(self.status_in(found), found["scorePostedAt"], found["deadline"])
+        calls = [self.view(name) for name in ("status", "scorePostedAt", "deadline")]
+        status, posted_at, deadline = (row[0] for row in await self.values(block, calls))
+        return model.ScoringState(self.status_of(status), posted_at, deadline)
 
-    def status_in(self, state: ChallengeGetters) -> model.ChallengeStatus:
+    def status_of(self, number: int) -> model.ChallengeStatus:
         try:
-            return model.ChallengeStatus(state["status"])
+            return model.ChallengeStatus(number)
         except ValueError:
-            raise NotFound(f"No challenge at {self.address}: its status is {state['status']}.") from None
+            raise NotFound(f"No challenge at {self.address}: its status is {number}.") from None
 
     def payout_views(self, places: int) -> list[View]:
         return [self.view("getPayoutBps"), *(self.view("payoutBps", place) for place in range(places))]
@@ -120,8 +116,7 @@ def answered(call: View, answer: object) -> tuple[Any, ...]:
     """Decode the answer of a challenge; NotFound if it is not one that a challenge gives."""
     found = call.read(answer)
     if found is None:
-        name = call.function.name
-        what = "has no code there" if answer == "0x" else f"does not answer {name}() as a challenge does"
+        what = "has no code there" if answer == "0x" else f"does not answer {call.function.name}() as a challenge does"
         raise NotFound(f"No challenge at {call.to}: the chain {what}.", remedy="Check the address and CLARA_NETWORK.")
     return found
 

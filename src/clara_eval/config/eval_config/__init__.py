@@ -6,11 +6,12 @@ from clara_eval.config.eval_config.catalogue import EXECUTED, MEASURED, compile_
 from clara_eval.config.eval_config.metadata import build_metadata, config_hash, read_metadata
 from clara_eval.config.eval_config.model import EvalConfig, Feature, FeatureSchema, HarnessSpec, Metadata
 from clara_eval.config.eval_config.reading import collect_problems, parse_eval_config
-from clara_eval.config.eval_config.shape import BadEvalConfig, ConfigProblem
+from clara_eval.config.eval_config.shape import TYPES_WITH, BadEvalConfig, ConfigProblem
 
 __all__ = [
     "EXECUTED",
     "MEASURED",
+    "TYPES_WITH",
     "BadEvalConfig",
     "ConfigProblem",
     "EvalConfig",

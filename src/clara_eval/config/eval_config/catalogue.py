@@ -65,14 +65,9 @@ def executed_feature(name: str, language: HarnessLanguage) -> Feature | None:
 
 def compile_schema(config: EvalConfig) -> tuple[FeatureSchema, tuple[str, ...]]:
     """Return the schema in the poster's order, and the names that only have the fallback type."""
-    features: list[Feature] = []
-    untyped: list[str] = []
-    for item in config.features:
-        known = item if isinstance(item, Feature) else known_feature(item.name)
-        if known is None:
-            untyped.append(item.name)
-        features.append(known or level_feature(item.name))
-    return FeatureSchema(tuple(features)), tuple(untyped)
+    pairs = [(item, item if isinstance(item, Feature) else known_feature(item.name)) for item in config.features]
+    features = tuple(known or level_feature(item.name) for item, known in pairs)
+    return FeatureSchema(features), tuple(item.name for item, known in pairs if known is None)
 
 
 def with_types(schema: FeatureSchema, better_types: Iterable[Feature]) -> FeatureSchema:
@@ -87,8 +82,7 @@ KINDS = {
     "code": "Code that a model reads for correctness, beside what tools measure.",
     "text": "Writing: relevance, evidence and clarity, read by a model.",
     "amm": "An AMM's fee curve in Solidity: mathematics, gas and novelty, read by a model.",
-}
-"""The kinds of challenges that have a starter config, each with a sentence to choose by."""
+}  # The kinds of challenges that have a starter config, each with a sentence to choose by.
 
 
 def template_text(name: str) -> str:

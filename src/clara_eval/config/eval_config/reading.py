@@ -253,8 +253,7 @@ def _check_rules(report: ProblemReport, features: Mapping[str, Feature | BareNam
             report.error(path, item.name, 'With judge "rules" every feature needs a type.', "Write it as an object.")
         elif feature.better is None and feature.type != "text":
             report.error(path, item.name, 'With judge "rules" every feature needs a direction.', 'Add "better".')
-        if feature is None or feature.source == "llm":
-            read_by_model.append(item.name)
+        read_by_model += [item.name] if feature is None or feature.source == "llm" else []
     if read_by_model:
         report.warn(
             "$.judge",
@@ -296,8 +295,7 @@ def _check_functions(report: ProblemReport, spec: HarnessSpec, names: Mapping[st
     for name, path in names.items():
         rest = name.partition("_")[2]
         wanted = {name} if name.startswith(("test_", "metric_")) else {f"test_{rest}", f"metric_{rest}"}
-        feature = executed_feature(name, spec.language)
-        if feature is None or name in {"tests_passed", "runs"} or wanted & declared:
+        if executed_feature(name, spec.language) is None or name in {"tests_passed", "runs"} or wanted & declared:
             continue
         near = suggestion(name, sorted(declared)) if declared else "It defines no test_ or metric_ function at all."
         report.error(path, name, f"The harness defines no {' or '.join(sorted(wanted))}.", near)
@@ -330,7 +328,7 @@ def _lint_feature(report: ProblemReport, path: str, feature: Feature | BareName)
         reason = "A number that a model reads has no full range, so nothing can be clamped."
         report.warn(path, name, reason, "Give min and max.")
     elif is_hard_to_read(feature):
-        reason = "A reader is mostly wrong about means and shares (docs/quality.md)."
+        reason = "Small models often misread means and shares (one measured model: 1 in 6 right)."
         report.warn(path, name, reason, "Measure it, or ask for a count or a level.")
 
 

@@ -29,8 +29,7 @@ RESERVED = frozenset(
     """a address agent_id assistant author b canary check check_lines confidence constructor criteria decoy elo evidence
     features flags loser nonce prototype rank reason score scores submission submitted_at submitter system tie user
     verdict winner""".split()  # noqa: SIM905 - a list would take thirty-four lines
-)
-"""Words with a meaning in answers, results, programs or chat templates, or about the submitter."""
+)  # Words with a meaning in answers, results, programs or chat templates, or about the submitter.
 MAX_CRITERIA, MAX_DESCRIPTION = 4_000, 300
 LEFT_OUT: Any = None  # the default of optional keys; null itself is refused
 TYPES_WITH = {"min": ("number", "integer"), "max": ("number", "integer"), "values": ("enum",), "anchors": ("integer",)}
@@ -74,8 +73,7 @@ class BadEvalConfig(BadInput):
 @dataclass(slots=True)
 class ProblemReport:
     problems: list[ConfigProblem] = field(default_factory=list)
-    is_lenient: bool = False
-    """For posted challenges: `forbid` adds to `waived` and stops nothing."""
+    is_lenient: bool = False  # for posted challenges: `forbid` adds to `waived` and stops nothing
     waived: list[ConfigProblem] = field(default_factory=list)
 
     def error(self, path: str, value: object, reason: str, remedy: str) -> None:
@@ -316,8 +314,7 @@ _KEYWORDS = {
     "string_too_long": "maxLength",
     "too_long": "maxItems",
     "too_short": "minItems",
-}
-"""JSON Schema keywords of pydantic's errors; other errors end with the keyword, as `string_type`."""
+}  # JSON Schema keywords of pydantic's errors; other errors end with the keyword, as `string_type`.
 
 
 class _PlainSchema(GenerateJsonSchema):

@@ -19,6 +19,7 @@ from clara_eval.challenges.replay import Checked, check_trace
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
+from clara_eval.core.model import FINALIZATION_SECONDS
 from clara_eval.devnet.anvil import AnvilOptions
 from clara_eval.devnet.demo.round import DemoRound, Story, gas_golf, post_round, rate_limiter, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain, local_chain
@@ -27,7 +28,6 @@ from clara_eval.documents.store_keys import scores_key
 from clara_eval.harness import Machine, MissingEngine
 from clara_eval.store.trace_archive import stream_trace
 
-FINALIZATION_DELAY = 12 * HOUR
 ACCOUNTS = 16  # Owner, poster, evaluator and 13 agents
 Tell = Callable[[str, str], None]  # Called with the name of a stage and one sentence about what happened
 
@@ -92,7 +92,7 @@ async def _judge_and_pay(
         raise ClaraError("The demo round waits for a review, which it should not.")
     tell("publish", f"scores are posted in {evaluation.receipt.tx_hash}")
     path = await write_trace(app, round_.address)
-    await chain.move_time(FINALIZATION_DELAY + 1)
+    await chain.move_time(FINALIZATION_SECONDS + 1)
     await finalize(evaluation.challenge, sender=app.sender)
     tell("finalize", "12 hours later anybody may finalize; the service does")
     balances, claimed = await claim_prizes(app, chain, evaluation)

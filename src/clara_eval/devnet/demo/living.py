@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 import structlog
-from aiohttp import web
+from aiohttp import ClientError, web
 from pydantic import SecretStr
 
 from clara_eval.actions.evaluate import evaluate
@@ -28,16 +28,16 @@ from clara_eval.core.address import Address
 from clara_eval.core.errors import ClaraError
 from clara_eval.core.extras import is_installed
 from clara_eval.core.hashing import keccak_hex
+from clara_eval.core.model import FINALIZATION_SECONDS
 from clara_eval.devnet.anvil import AnvilOptions
-from clara_eval.devnet.demo.lifecycle import FINALIZATION_DELAY, choose_story, claim_prizes, local_settings
+from clara_eval.devnet.demo.lifecycle import choose_story, claim_prizes, local_settings
 from clara_eval.devnet.demo.round import Story, explanation, post_round, rate_limiter, submit_entries, submit_round
 from clara_eval.devnet.local_chain import DAY, HOUR, USDC, LocalChain, local_chain
 from clara_eval.judge.comparison import RulesJudge, make_vector
 
 REVIEW_ABOVE_USD = 1000.0
 REVIEWED_POOL = 2500 * USDC
-PRICE = "3/15"
-"""Assumed price of the demo's judge, dollars per million input/output tokens, to show a budget."""
+PRICE = "3/15"  # Assumed price of the demo's judge, dollars per million input/output tokens, to show a budget.
 POLL_SECONDS = 2.0
 PURPOSES = ("webhooks", "a chat server", "sign-ins", "a search box", "a ticket shop")
 MODEL = "demo-judge"
@@ -140,7 +140,7 @@ async def _post_past_rounds(chain: LocalChain, settings: Settings, say: Say) -> 
     await chain.move_time(HOUR)
     async with open_app(settings, pace=SendTimeouts(poll_seconds=0.05)) as app:
         evaluation = await evaluate(app, finished)
-        await chain.move_time(FINALIZATION_DELAY + 1)
+        await chain.move_time(FINALIZATION_SECONDS + 1)
         await finalize(evaluation.challenge, sender=app.sender)
         await claim_prizes(app, chain, evaluation)
     text = explanation()
@@ -167,7 +167,7 @@ async def _keep_posting(chain: LocalChain, story: Story, tempo: Tempo, say: Say)
             if last is not None:
                 await _wait_for_post(chain, last, tempo)
             last = address
-        except ClaraError as bad:
+        except (ClaraError, TimeoutError, OSError, ClientError) as bad:
             _log.warning("demo_round_failed", problem=str(bad))
             await asyncio.sleep(tempo.open_seconds)
 

@@ -113,7 +113,7 @@ class _Field:
                 self.nearly_best.add(account)
         # The number of entries that are reviewed if their claims are nearly the best possible.
         self.most_reviewed = max(1, min(size // 4 if paid is None else paid, size // REVIEWED_ONE_IN))
-        self.might_be_paid = max(1, min(paid or 0, size // 2), size // REVIEWED_ONE_IN)
+        self.payable_places = max(1, min(paid or 0, size // 2), size // REVIEWED_ONE_IN)
 
     def as_good(self, merit: float) -> int:
         """Count the claims that are at least this good."""
@@ -229,7 +229,7 @@ def _flag_claims(schema: FeatureSchema, account: Address, field: _Field) -> Iter
     if best and count >= MANY_CLAIMS and not shown:
         text = f"All {count} claimed features are at their best value or one step below it."
         yield Flag("nearly_all_best", "review", text, evidence={"features": count, "asGood": as_good - 1})
-    elif nearly and decides and size >= MIN_ENTRIES and as_good <= field.might_be_paid and not (stands_out or shown):
+    elif nearly and decides and size >= MIN_ENTRIES and as_good <= field.payable_places and not (stands_out or shown):
         alike = len(field.nearly_best) - 1
         text = (
             f"What only a model can tell is nearly the best there is, as for {alike} of the other {size - 1} entries; "

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from clara_eval.actions.challenges import FINALIZATION_SECONDS
 from clara_eval.actions.evidence import approval_of, difference, evaluator_record, exchanges, submitted_work
 from clara_eval.actions.objections import read_draft
 from clara_eval.actions.published import JudgingBasis, ResultReader
@@ -15,6 +14,7 @@ from clara_eval.config.eval_config.model import Feature
 from clara_eval.config.settings import Settings
 from clara_eval.core.address import Address
 from clara_eval.core.errors import NotFound
+from clara_eval.core.model import FINALIZATION_SECONDS
 from clara_eval.documents import results
 from clara_eval.documents.rest import ChallengeDetail, ChallengeSummary
 from clara_eval.documents.results import Features, LeaderboardRow, Played, Scores, Value
@@ -99,8 +99,7 @@ def leaderboard_page(scores: Scores, page: int, sort: str = "") -> tuple[Sequenc
 def entries_near_pay_line(scores: Scores, most: int) -> list[str]:
     """Return the best entries and those on both sides of the pay line."""
     ranked, half = scores.ranked, most // 2
-    paid = sum(row.is_paid for row in ranked)
-    near = max(half, min(paid - half // 2, len(ranked) - half))
+    near = max(half, min(sum(row.is_paid for row in ranked) - half // 2, len(ranked) - half))
     return [row.address for row in (*ranked[:half], *ranked[near : near + half])]
 
 
@@ -295,7 +294,7 @@ async def entry_view(
     ranked = scores.ranked
     others = [other for other in ranked if other.address != row.address] if row.is_ranked else []
     rivals = sorted(others, key=lambda one: (abs((one.rank or 0) - (row.rank or 0)), one.rank or 0))[:SHOWN_RIVALS]
-    games = await reader.comparisons_of(address, scores, account, [rival.address for rival in rivals])
+    games = await reader.comparisons_of(address, scores, account, [one.address for one in rivals])
     across = [other for other in ranked if other.is_paid != row.is_paid] if row.is_ranked else []
     target = across[0 if row.is_paid else -1] if across else None  # the rival at the pay line
     facts = await reader.features_of(address, scores, [account, *([target.address] if target else [])])
@@ -389,7 +388,6 @@ async def game_view(
         raise NotFound(
             f"No comparison of {one} with {other} is recorded here.", remedy="Not every pair meets in a large field."
         )
-    facts = await reader.features_of(address, scores, [one, other])
     weights = feature_weights(await reader.judging(address, scores))
     has_model = any(vote.judge != "rules" for game in games.values() for vote in game.votes)
     return {
@@ -397,6 +395,6 @@ async def game_view(
         "left": left,
         "right": right,
         "games": games,
-        "pair": compare_facts(one, right, facts, weights),
+        "pair": compare_facts(one, right, await reader.features_of(address, scores, [one, other]), weights),
         "exchanges": await exchanges(reader, address, scores, one, other) if has_model else [],
     }

@@ -211,26 +211,23 @@ async def agent(number: str, reader: Reader, settings: ServiceSettings) -> Respo
     if not (number.isascii() and number.isdigit() and len(number) <= 78):
         raise NotFound(f"{number[:80]!r} is not an agent's id.", remedy="An id is a number, as the registry gives it.")
     record = await reader.agent(int(number))
-    entries = record.challenges[:200]
-    return page("agent.html", record=record, entries=entries, explorer=settings.network.explorer)
+    return page("agent.html", record=record, entries=record.challenges[:200], explorer=settings.network.explorer)
 
 
 @router.get("/challenges/{address}/games/{first}/{second}")
 async def game(address: PageAddress, first: PageAddress, second: PageAddress, request: Request) -> Response:
-    """Show both verdicts about two entries, as a page or as the content of a drawer."""
+    """Show the verdicts about two entries, as a page or as the content of a drawer."""
     values = await view.game_view(context.reader_of(request), address, first, second)
-    is_part = request.headers.get("hx-request") == "true"
-    name, heading = ("_game.html", "h2") if is_part else ("game.html", "h1")
+    name, heading = ("_game.html", "h2") if request.headers.get("hx-request") == "true" else ("game.html", "h1")
     return page(name, values, heading=heading, base=f"/challenges/{address}")
 
 
 @router.get("/challenges/{address}/leaderboard.csv")
 async def leaderboard_csv(address: PageAddress, reader: Reader) -> Response:
-    scores = await reader.leaderboard(address, admin=False)
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
     writer.writeheader()
-    writer.writerows(row.model_dump() for row in scores.rankings)
+    writer.writerows(row.model_dump() for row in (await reader.leaderboard(address, admin=False)).rankings)
     headers = {"content-disposition": f'attachment; filename="{address}.csv"'}
     return Response(text.getvalue(), media_type="text/csv", headers=headers)
 

@@ -61,7 +61,7 @@ def _bad_input_as_conflict() -> Iterator[None]:
     try:
         yield
     except BadInput as bad:
-        raise Refusal(409, str(bad), remedy=bad.remedy) from bad
+        raise Refusal(409, bad.message, remedy=bad.remedy) from bad
 
 
 _ADDRESS = Path(
@@ -179,11 +179,11 @@ async def leaderboard(address: AddressPath, reader: Reader, admin: IsAdmin) -> S
 async def events(address: AddressPath, reader: Reader, request: Request) -> Response:
     await reader.status(address)  # raises for an unknown challenge before the stream begins
 
-    async def events() -> AsyncIterator[ServerSentEvent]:
+    async def stream() -> AsyncIterator[ServerSentEvent]:
         async for status in shared.status_changes(request, reader, address):
             yield ServerSentEvent(data=status.model_dump_json(), event="status")
 
-    return shared.open_stream(request, events())
+    return shared.open_stream(request, stream())
 
 
 @challenge_router.post(

@@ -50,10 +50,7 @@ _REWORDED = (
     (r"\((\d+) spreads off\)", r"(\1 times their usual spread)"),
     (r"The chain committed to (\w+); the content hashes to (\w+), and the URI does not fit either",
      r"The content does not match the hash committed on chain: it hashes to \2, committed is \1"),
-    (r"The prize of (\$[\d,.]+) is not below (\$[\d,.]+), so a person approves it",
-     r"Prizes of \2 or more need a person's approval; this one is \1"),
-)  # fmt: skip
-"""Patterns in recorded sentences, and their wording on pages."""
+)  # fmt: skip  # Patterns in recorded sentences, and their wording on pages.
 
 
 def page(
@@ -130,9 +127,7 @@ def share(value: float | None) -> str:
         return "–"
     if 0 < value < 0.01:
         return "<1 %"
-    if 0.99 < value < 1:
-        return ">99 %"
-    return f"{100 * value:.0f} %"
+    return ">99 %" if 0.99 < value < 1 else f"{100 * value:.0f} %"
 
 
 def usd(dollars: float) -> str:
@@ -183,10 +178,9 @@ def badge(account: str) -> Markup:
         for y in range(5)
         if digest[x * 5 + y] & 1
     )
-    hue = int.from_bytes(digest[20:22]) % 360
     return Markup(
         '<svg class="badge" viewBox="-1 -1 7 7" aria-hidden="true"><path fill="hsl({} 55% 52%)" d="{}"/></svg>'
-    ).format(hue, squares)
+    ).format(int.from_bytes(digest[20:22]) % 360, squares)
 
 
 @cache
@@ -222,8 +216,7 @@ GROUPS: dict[Group, str] = {
     "review": "In review",
     "posted": "Scores posted",
     "ended": "No result",
-}
-"""The filters of the list of challenges, with their headings."""
+}  # The filters of the list of challenges, with their headings.
 RUNNING = frozenset(("extracting", "comparing", "publishing"))
 
 
@@ -259,8 +252,7 @@ _OF_STATUS: dict[State, tuple[str, Tone, str, Group]] = {
 _OF_STAGE = {
     "collecting": Phase("Collecting", "busy", "Submissions are being fetched and checked.", _THEN),
     "executing": Phase("Running", "busy", "The tests are being run on every submission.", _THEN),
-}
-"""Phases by stage, for stages within the status `extracting`."""
+}  # Phases by stage, for stages within the status `extracting`.
 _REJECTED = "A person rejected the result: nothing is posted. The poster may post scores."
 _ANNOUNCED = "The result is announced; submitters may object before it is posted."
 

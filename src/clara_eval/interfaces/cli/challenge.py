@@ -47,7 +47,9 @@ def try_(address: AddressArgument, file: Annotated[str, Option(help="The draft."
 def list_(
     status: Annotated[ListedStatus, Option(help="Only with this status.")] = "open",
     skill: Annotated[str, Option(help="Only with this skill.")] = "",
-    evaluator: Annotated[Literal["clara", "self", "any"], Option(help="Only those scored so.")] = "any",
+    evaluator: Annotated[
+        Literal["clara", "self", "any"], Option(help="Only those scored by Clara, or by their poster (self).")
+    ] = "any",
     limit: Annotated[int, Option(min=1, max=50)] = 20,
     offset: Annotated[int, Option(min=0)] = 0,
     json: JsonFlag = False,
@@ -98,7 +100,7 @@ async def watch(caller: Caller, address: str, every: float) -> EvalStatusResult:
         shown = words.explain_status(found, NAMES)
         lines = [f"{shown.status}  {shown.progress} %  {shown.explanation}"]
         lines += [f"  {words.stage_text(shown.stage)}"] if shown.stage.total else []
-        lines += [f"  looked at again at {show_moment(shown.retryAt)}"] if shown.retryAt else []
+        lines += [f"  next attempt at {show_moment(shown.retryAt)}"] if shown.retryAt else []
         lines += [f"  reason: {bare(shown.reason)}"] if shown.reason else []
         if lines != last:
             console().print("\n".join(lines), markup=False, soft_wrap=True)

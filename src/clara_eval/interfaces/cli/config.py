@@ -79,7 +79,7 @@ def features(
     as_json: JsonFlag = False,
 ) -> None:
     """List every feature with a built-in type: measured by tools, by running it, or read by a model."""
-    groups = {"measured by tools": MEASURED, "told by running it": EXECUTED, "read by a model": COMMON}
+    groups = {"measured by tools": MEASURED, "measured by running it": EXECUTED, "read by a model": COMMON}
     shown = {title: found for title, found in groups.items() if not (measured and found is COMMON)}
     if as_json:
         found = [{**one.to_json(), "group": title} for title, group in shown.items() for one in group.values()]
@@ -91,7 +91,7 @@ def features(
             kind = "|".join(feature.values) if feature.type == "enum" else feature.type
             better = f", {feature.better} is better" if feature.better else ""
             screen.print_wrapped(f"{feature.description} ({kind}{better})", f"  {feature.name:<25} ")
-    print_lines("[bold]told by your own harness[/]")
+    print_lines("[bold]measured by your own harness[/]")
     for name, sentence in HARNESS_FEATURES.items():
         screen.print_wrapped(sentence, f"  {name:<25} ")
 
@@ -190,13 +190,12 @@ def print_quote(found: quoting.Quote, schedule: str, *, is_posted: bool = True) 
         table.add_row(line.purpose, safe(line.judge), *counts, _dollars(line.micro_usd))
     if is_posted:
         table.add_row("posting", "Base", "1", "", "", _dollars(quoting.GAS_MICRO_USD))
-    total = found.total_micro_usd if is_posted else found.models_micro_usd
-    table.add_row("total", "", "", "", "", _dollars(total))
+    table.add_row("total", "", "", "", "", _dollars(found.total_micro_usd if is_posted else found.models_micro_usd))
     screen.console(stderr=False).print(table)
     if found.lines:
         print_lines(
-            f"At most {_dollars(found.most_micro_usd)} for the models, where every answer is cut at every limit up to "
-            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS); the CLARA_BUDGET_… caps hold before that."
+            f"Worst case {_dollars(found.most_micro_usd)} for the models, if every answer is cut at every limit up to "
+            f"{found.most_tokens:,} tokens (CLARA_ANSWER_TOKENS). The CLARA_BUDGET_… caps stop the spending earlier."
         )
     for judge in found.unpriced:
         price = safe(f'CLARA_PRICES="{judge}"=INPUT/OUTPUT in dollars per million tokens')
@@ -301,7 +300,7 @@ def check_engines(*, as_json: bool) -> NoReturn:
 def check_harness(
     file: HarnessFile,
     reference: Annotated[Path, Option("--reference", metavar="FILE", help="A solution that must pass.")],
-    hidden: Annotated[bool, Option("--hidden", help="Nobody will see it before the deadline.")] = False,
+    hidden: Annotated[bool, Option("--hidden", help="The harness is hidden until the deadline.")] = False,
     language: InLanguage = "",
     as_json: JsonFlag = False,
 ) -> None:

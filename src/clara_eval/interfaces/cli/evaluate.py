@@ -41,8 +41,7 @@ NEXT = {
     "unknown": "evaluate {0}|status {0}",
     "confirmed": "verify {0}|trace {0} -o trace.json",
     "already_done": "verify {0}|trace {0} -o trace.json",
-}
-"""The commands to run after each outcome."""
+}  # The commands to run after each outcome.
 
 
 def evaluate(

@@ -38,8 +38,7 @@ _NEXT = {
     "failed": "evaluate {0}",
     "deferred": "spend",
     "unscorable": "challenge show {0}",
-}
-"""The commands to run after each status."""
+}  # The commands to run after each status.
 
 
 def status(
@@ -166,7 +165,7 @@ def flag_sentence(text: str) -> str:
 
 Digest = Annotated[str | None, Option(help="The digest of the trace you reviewed; any other result is refused.")]
 Note = Annotated[str, Option(help="Why; it is kept with the decision.")]
-By = Annotated[str, Option(help="Who decides; it stands in the public trace.")]
+By = Annotated[str, Option(help="Your name; it is published in the trace.")]
 
 
 def list_waiting(*, json: JsonFlag = False) -> None:
@@ -179,7 +178,7 @@ def list_waiting(*, json: JsonFlag = False) -> None:
         emit_json({"reviews": [review.to_json() for review in found]})
         return
     if not found:
-        screen.console(stderr=False).print("Nothing is waiting for review. Results above CLARA_REVIEW_ABOVE_USD will.")
+        screen.console(stderr=False).print("No result waits for a review.")
     for review in found:
         print_lines(f"{review.state:<9} {review.address}  trace {review.digest}")
         if review.state == "waiting":

@@ -224,7 +224,7 @@ SHOWN_ROWS = 100
 def rank(
     file: Annotated[Path, Argument(help="CSV or JSON lines; - is standard input.")] = Path("-"),
     top: Annotated[
-        int | None, Option("--top", "--winners", help="Tell the chance of the first so many; else of three.")
+        int | None, Option("--top", "--winners", help="How many places count as the top; 3 by default.")
     ] = None,
     columns: Annotated[str, Option(help="Your names for left,right,winner.")] = "",
     form: Annotated[Literal["table", "csv", "json"], Option("--format", help="How to print it.")] = "table",

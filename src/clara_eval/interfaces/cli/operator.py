@@ -137,7 +137,7 @@ def sync(
     addresses: Annotated[list[str] | None, Argument(help="Only these challenges; without: all of ours.")] = None,
     *,
     again: Annotated[
-        bool, Option("--again", help="Write what should be there, too: for a place that lost it.")
+        bool, Option("--again", help="Publish everything again, for a place that lost documents.")
     ] = False,
     json: JsonFlag = False,
 ) -> None:
@@ -149,14 +149,13 @@ def sync(
     wanted = [to_address(address) for address in addresses or []]
     places, done = asyncio.run(publish_all(Settings.from_env(), wanted, again=again))
     rows = [{"place": one.place, "challenge": one.address, "problem": one.problem} for one in done]
-    left = Counter(one.place for one in done if isinstance(one.error, NotTried))
     if json:
         emit_json({"places": places, "published": rows})
     else:
         for one in (one for one in done if not isinstance(one.error, NotTried)):
             ending = "published" if one.problem is None else screen.safe(one.problem, 1000)
             screen.print_lines(f"{one.address}  {one.place}  {ending}")
-        for place, count in left.items():
+        for place, count in Counter(one.place for one in done if isinstance(one.error, NotTried)).items():
             screen.print_lines(f"{count:,} more not tried at {place}, which does not work now.")
         if not done:
             screen.print_lines(f"Nothing to do: everything that is posted is at {' and '.join(places)}.")

@@ -41,8 +41,7 @@ NAMES = {
     "unsigned": "`--json` prints the unsigned transactions.",
     "not_sent": "Dry run, nothing sent.",
     "to_confirm": "Add --send to send it.",
-}
-"""The command line's names for the actions in `interfaces.words`."""
+}  # The command line's names for the actions in `interfaces.words`.
 EXIT_CODES = {0: "success", 1: "checked and refused", 2: "could not run", 70: "a bug", 130: "interrupted"}
 _REFUSED = (errors.NotFound, errors.NotYet, errors.CannotAct, errors.CannotPublish, errors.NeedsReview,
             errors.Unscorable, errors.Disagrees, errors.BadTrace)  # fmt: skip

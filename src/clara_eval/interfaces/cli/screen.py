@@ -34,8 +34,9 @@ def agree_to_cost(*, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise BadInput("Nothing was asked: nobody said yes.", remedy="Add --yes to accept the cost.")
-    confirm("Ask?", abort=True, err=True)
+        reason = "Nothing was asked: there is no terminal to confirm the cost."
+        raise BadInput(reason, remedy="Add --yes to accept it.")
+    confirm("Send these requests?", abort=True, err=True)
 
 
 def safe(text: str, limit: int = 200) -> str:

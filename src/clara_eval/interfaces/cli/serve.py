@@ -38,10 +38,9 @@ def serve(
         _say("Clara Eval, the living demo. It takes about ten seconds to come up; nothing leaves this machine.")
     from clara_eval.config.settings import Settings  # noqa: PLC0415
 
-    settings = Settings.from_env()
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     mode: Mode = "worker-only" if worker_only else "api-only" if api_only else "all"
-    raise Exit(asyncio.run(_serve(settings.model_copy(update=changes), mode, demo=demo)))
+    raise Exit(asyncio.run(_serve(Settings.from_env().model_copy(update=changes), mode, demo=demo)))
 
 
 def _say(sentence: str) -> None:
@@ -62,12 +61,11 @@ async def _serve(settings: Settings, mode: Mode, *, demo: bool) -> int:
 
 
 def _banner(settings: Settings, url: str) -> None:
-    key = settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""
     lines = (
         ("", ""),
         ("Page", f"{url}/"),
         ("Operator", f"{url}/operator"),
-        ("Admin key", key),
+        ("Admin key", settings.admin_api_key.get_secret_value() if settings.admin_api_key else ""),
         ("Agents (MCP)", f"{url}/mcp"),
         ("Chain", settings.rpc_url),
         ("", ""),

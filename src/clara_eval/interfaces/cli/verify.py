@@ -11,7 +11,7 @@ from rich.table import Table
 from typer import Argument, Exit, Option
 
 from clara_eval.actions.amounts import show_amount, show_moment
-from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, Foreseen, Rejudged, calibrate_labels, rejudge
+from clara_eval.actions.calibrate import LEAST_LABELS, Calibration, CostEstimate, Rejudged, calibrate_labels, rejudge
 from clara_eval.actions.verify import Checked, CheckedFolder, JudgeEvidence, verified_document, verify_any
 from clara_eval.config.settings import Settings
 from clara_eval.core.codec import to_camel_json
@@ -26,7 +26,12 @@ def verify(
     *,
     rpc: Annotated[str | None, Option(help="A node's URL: also check the posted transaction.")] = None,
     again: Annotated[
-        int, Option("--rejudge", min=0, help="Ask so many comparisons again, drawn by the block after the post.")
+        int,
+        Option(
+            "--rejudge",
+            min=0,
+            help="Ask again about this many comparisons, drawn by the hash of the block after the post.",
+        ),
     ] = 0,
     judge: Annotated[str, Option(help="Who is asked again, as in CLARA_JUDGES.")] = "",
     details: Annotated[bool, Option("--details", help="Also entries, approvals and signatures.")] = False,
@@ -52,14 +57,14 @@ def verify(
         if isinstance(checked, CheckedFolder):
             raise BadInput("No block draws the comparisons of a folder.", remedy="Leave out --rejudge.")
         cost = partial(_confirm_cost, yes=yes)
-        found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, foreseen=cost))
+        found = asyncio.run(rejudge(checked, settings, judge=judge, wanted=again, rpc=rpc, on_estimate=cost))
     if json:
         emit_json({**verified_document(checked), "rejudged": to_camel_json(found) if found else None})
     elif found:
         _print_rejudged(found)
 
 
-def _confirm_cost(cost: Foreseen, *, yes: bool) -> None:
+def _confirm_cost(cost: CostEstimate, *, yes: bool) -> None:
     """Print the cost on standard error, and ask for consent unless it is free."""
     usd = "an unknown price" if cost.micro_usd is None else f"about ${cost.micro_usd / 1e6:.4f}"
     console().print(f"asking {safe(cost.judge, 200)} {cost.calls} times, for {usd}", soft_wrap=True)
@@ -74,7 +79,7 @@ def _print_rejudged(found: Rejudged) -> None:
         print_lines("no verdict came back")
         return
     print_lines(
-        f"{len(found.otherwise)} came out otherwise: {share.value:.1%} of them, "
+        f"{len(found.otherwise)} changed: {share.value:.1%} of them, "
         f"between {share.low:.1%} and {share.high:.1%} of all (95 %); {found.unanswered} without a verdict",
         *(f"  {one.first} against {one.second}: recorded as {one.winner}" for one in found.otherwise[:20]),
     )
@@ -86,7 +91,9 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
     counts = f"{len(result.given.submissions)} submissions, {len(result.comparisons)} comparisons, ranking, winners"
     winners, scope, compared = _winners_and_scope(checked)
     head = f"[yellow]ok, but {warning}[/yellow]" if warning else "[green]ok[/green]       every entry holds"
-    print_lines(f"{head}: {result.given.name}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1)))
+    print_lines(
+        f"{head}: {safe(result.given.name)}", *(f"{place:>5}.   {won}" for place, won in enumerate(winners, start=1))
+    )
     print_wrapped(f"{counts}{scope}", "checked  ")
     for point in checked.not_proven:
         print_wrapped(escaped(point[:600]), "unproven ")
@@ -109,7 +116,7 @@ def print_verified(checked: Checked | CheckedFolder, *, details: bool = False) -
 def _winners_and_scope(checked: Checked | CheckedFolder) -> tuple[list[str], str, tuple[str, ...]]:
     """Return the winners in words, what else was checked, and what was compared with the chain."""
     if isinstance(checked, CheckedFolder):
-        return [safe(won) for won in checked.winners], "; a folder, which no chain knows", ()
+        return [safe(won) for won in checked.winners], "; a folder: there is no chain to compare with", ()
     scope, posted = "only within the trace: add --rpc URL to compare it with the chain", checked.posted
     if posted:
         scope = f"and that this is what the {posted.by} posted ({posted.tx_hash})"

@@ -95,7 +95,7 @@ def status(found: documents.EvalStatusResult) -> str:
     if found.objectionsUntil:
         until = show_moment(found.objectionsUntil)
         lines.append(f"The result is announced: challenge_object shows it, and takes objections until {until}.")
-    lines += [f"Looked at again at {show_moment(found.retryAt)}."] if found.retryAt else []
+    lines += [f"Next attempt at {show_moment(found.retryAt)}."] if found.retryAt else []
     lines += ["Reason (it may quote others):", found.reason["text"]] if found.reason else []
     return "\n".join(lines)
 

@@ -31,8 +31,7 @@ from clara_eval.interfaces.mcp import text
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
 SPENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 CLAIMS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
-ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]
-"""A tool's function, title and hints for clients."""
+ToolEntry = tuple[Callable[..., Any], str, ToolAnnotations]  # A tool's function, title and hints for clients
 ToolContext = Context[Caller, object]
 Decision = Literal["yes", "no", "unasked"]
 T = TypeVar("T")
@@ -202,8 +201,7 @@ ConfigJson = Annotated[
     str,
     BeforeValidator(config_text),
     WithJsonSchema({"type": ["string", "object"], "description": "Features and criteria, an object or JSON text."}),
-]
-"""Typed as a string only: the SDK would parse JSON for an object type and lose the exact bytes."""
+]  # Typed as a string only: the SDK would parse JSON for an object type and lose the exact bytes.
 
 
 async def config_check(ctx: ToolContext, evalConfigJSON: ConfigJson) -> Annotated[CallToolResult, ConfigResult]:

@@ -211,13 +211,13 @@ class RunBudget:
     wasted: int = 0  # by this and earlier attempts
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt) -> int:
-        return (await self.reserve_all(judge, card, (prompt,)))[0]
+    async def reserve(self, judge: str, card: PriceCard | None, prompt: Prompt, wait: float = math.inf) -> int:
+        return (await self.reserve_all(judge, card, (prompt,), wait))[0]
 
     async def reserve_all(
-        self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], *, batch: bool = False
+        self, judge: str, card: PriceCard | None, prompts: Sequence[Prompt], wait: float = math.inf, batch: bool = False
     ) -> list[int]:
-        """Reserve the worst case of every call, all or nothing; return one amount per prompt."""
+        """Reserve the worst case of every call, all or nothing. Raises TimeoutError after a `wait` of seconds."""
         if card is None:
             if self.cap_micro_usd is not None:
                 raise no_price(judge)
@@ -235,12 +235,14 @@ class RunBudget:
         amounts = [card.worst(prompt, batch=batch) for prompt in prompts]
         needed = sum(amounts)
         kept = 0 if all(prompt.purpose == "comparison" for prompt in prompts) else self.kept_micro_usd
+        ends_at = asyncio.get_running_loop().time() + wait
         while self.cap_micro_usd is not None and self.spent + self.reserved + needed + kept > self.cap_micro_usd:
-            if self.reserved:
-                self._freed.clear()
-                await self._freed.wait()
-            elif not await self._extend_cap(self.cap_micro_usd, needed + kept):
-                raise self._out_of_budget(self.cap_micro_usd, needed, kept)
+            async with asyncio.timeout_at(ends_at):
+                if self.reserved:
+                    self._freed.clear()
+                    await self._freed.wait()
+                elif not await self._extend_cap(self.cap_micro_usd, needed + kept):
+                    raise self._out_of_budget(self.cap_micro_usd, needed, kept)
         self.reserved += needed
         return amounts
 

@@ -197,9 +197,9 @@ def _reading_prompts(config: EvalConfig, schema: FeatureSchema, size: int) -> li
     """Make the prompts about a typical entry; code is read a second time with neutral names."""
     text = ("x = 1  # text\n" * (size // 14 + 1))[:size]
     views = ("full", "neutral") if config.submission_format == "code" or config.language else ("full",)
-    asked = FeatureQuestion.of("x" * STATEMENT_CHARS, config.language)
-    questions = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view), asked) for view in views]
-    return [question.prompt for asked in questions for question in asked]
+    task = FeatureQuestion.of("x" * STATEMENT_CHARS, config.language)
+    by_view = [extraction_questions(schema, text, Subject("0x", "0x", "0x", view), task) for view in views]
+    return [question.prompt for questions in by_view for question in questions]
 
 
 def _typical_value(feature: Feature) -> Value:

@@ -193,7 +193,7 @@ class MessageBatches(BatchRun):
         for number in range(1, self.tries + 1):
             batch_id: str | None
             try:
-                batch_id = str((await self._read_document(self.llm.post(BATCHES, content)))["id"])
+                batch_id = str((await self._read_document(self.llm.post(BATCHES, content), "id"))["id"])
             except Unanswered:
                 batch_id = await self._find_created(plan, len(asked))
             except Temporary as bad:
@@ -208,7 +208,7 @@ class MessageBatches(BatchRun):
     async def _find_created(self, plan: _Planned, items: int) -> str | None:
         """Return the id of an unclaimed batch of this size that was created after the plan."""
         claimed = {other.batch_id for other in await self._load_plans()}
-        for batch in (await self._read_document(self.llm.get(BATCHES, {"limit": "50"})))["data"]:
+        for batch in (await self._read_document(self.llm.get(BATCHES, {"limit": "50"}), "data"))["data"]:
             created_at = datetime.fromisoformat(batch["created_at"]).timestamp()
             is_new = created_at >= plan.planned_at - CLOCK_SKEW_SECONDS
             if sum(batch["request_counts"].values()) == items and is_new and batch["id"] not in claimed:
@@ -219,7 +219,7 @@ class MessageBatches(BatchRun):
         cancelled, failures = False, 0
         while True:
             try:
-                batch = await self._read_document(self.llm.get(f"{BATCHES}/{batch_id}"))
+                batch = await self._read_document(self.llm.get(f"{BATCHES}/{batch_id}"), "processing_status")
                 failures = 0
                 if batch["processing_status"] == "ended":
                     return
@@ -254,12 +254,12 @@ class MessageBatches(BatchRun):
             await self.store.save_answer(paid)
             self.budget.charge(reserved.pop(request), cost)
 
-    async def _read_document(self, exchange: Awaitable[ModelReply]) -> dict[str, Any]:
+    async def _read_document(self, exchange: Awaitable[ModelReply], *keys: str) -> dict[str, Any]:
         reply = await exchange
         if not reply.is_ok:
             raise self.llm.refusal(reply)
         found = object_or_none(reply.content)
-        if found is None:
+        if found is None or not found.keys() >= {*keys}:
             raise Unanswered(f"{self.llm.name} answered with something that is not about a batch.")
         return found
 

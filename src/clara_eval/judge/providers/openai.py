@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from clara_eval.config.settings import Settings
 from clara_eval.core.errors import Temporary
 from clara_eval.core.extras import require
-from clara_eval.core.model import INTERFACES
+from clara_eval.core.model import SIGNING_INTERFACES
 from clara_eval.judge.costs.budgets import public_price
 from clara_eval.judge.port import Answer, Prompt, Unanswered, describe_sampling
 from clara_eval.judge.provider import EFFORT, JudgeName, Provider, endpoint_key
@@ -102,6 +102,7 @@ def thinks(model: str) -> bool:
     return _THINKS.search(model) is not None and _ANSWERS_AT_ONCE.search(model) is None
 
 
+@lru_cache(maxsize=64)
 def sampling_of(form: RequestForm) -> dict[str, int]:
     """Return the sampling options that the endpoint accepts; thinking models take no temperature."""
     wanted = {"seed": SEED} if form.effort else {"temperature": 0, "seed": SEED}
@@ -148,6 +149,6 @@ PROVIDER = Provider(
     build=_build,
     price=lambda judge, at: public_price(judge.model, "openai", at, judge.base_url),
     takes_address=True,
-    signs=INTERFACES,
+    signs=SIGNING_INTERFACES,
     thinks=lambda judge: thinks(judge.model),
 )

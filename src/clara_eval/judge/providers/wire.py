@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.request import getproxies, proxy_bypass
@@ -77,7 +77,7 @@ class ModelReply:
 class HttpLlm:
     """A model behind an HTTP endpoint. Opens connections on first use; `close` ends them."""
 
-    call_seconds = 900.0  # the limit of `RetryingLlm` is shorter
+    call_seconds = 1_800.0  # as `RetryPolicy.ask_seconds`, which ends every call earlier
 
     def __init__(self, name: str, base_url: str, key: str, key_name: str, headers: Mapping[str, str]) -> None:
         self.name, self._base = name, base_url.rstrip("/")
@@ -93,20 +93,23 @@ class HttpLlm:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, path: str, body: bytes) -> ModelReply:
-        async with self._exchange(self._open().post(URL(self._base + path), data=body)) as response:
-            return await _read(response)
+        with self._named_errors():
+            async with self._open().post(URL(self._base + path), data=body) as response:
+                return await _read(response)
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> ModelReply:
         url = URL(self._base + path, encoded=True)
-        async with self._exchange(self._open().get(url, params=params)) as response:
-            return await _read(response)
+        with self._named_errors():
+            async with self._open().get(url, params=params) as response:
+                return await _read(response)
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
-        async with self._exchange(self._open().get(URL(self._base + path, encoded=True))) as response:
-            if response.status != 200:
-                raise self.refusal(await _read(response))
-            async for line in response.content:
-                yield line
+        with self._named_errors():
+            async with self._open().get(URL(self._base + path, encoded=True)) as response:
+                if response.status != 200:
+                    raise self.refusal(await _read(response))
+                async for line in response.content:
+                    yield line
 
     def refusal(self, reply: ModelReply) -> ClaraError:
         """Return our error for a response with an error status."""
@@ -138,13 +141,10 @@ class HttpLlm:
         if self._session is not None:
             await self._session.close()
 
-    @asynccontextmanager
-    async def _exchange(
-        self, request: AbstractAsyncContextManager[aiohttp.ClientResponse]
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
         try:
-            async with request as response:
-                yield response
+            yield
         except (ClientConnectorError, ConnectionTimeoutError, InvalidURL) as bad:
             remedy = "Is its address right, and the network up?"
             if isinstance(bad, aiohttp.ClientSSLError):

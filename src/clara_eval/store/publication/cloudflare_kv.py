@@ -96,8 +96,7 @@ class CloudflareKv:
         for attempt in range(ROUNDS):
             if attempt:
                 await asyncio.sleep(self.pause_seconds * 2 ** (attempt - 1))
-            raw = await write(self.namespace, account_id=self.account, body=waiting)
-            found = _read_answer(await raw.text())
+            found = _read_answer(await (await write(self.namespace, account_id=self.account, body=waiting)).text())
             result = found["result"] if found else {}
             refused, count = result.get("unsuccessful_keys") or [], result.get("successful_key_count")
             if found and found["success"] and not refused and count in {None, len(waiting)}:

@@ -67,8 +67,7 @@ class _Documents:
         return await self.store.get(self.chain_id, key) or ""
 
     async def save(self, progress: _Progress) -> _Progress:
-        key = f"{PROGRESS}{self.place.name}:{self.address}"
-        await self.store.put(self.chain_id, key, plain_json(asdict(progress)))
+        await self.store.put(self.chain_id, f"{PROGRESS}{self.place.name}:{self.address}", plain_json(asdict(progress)))
         return progress
 
     async def put_evidence(self, progress: _Progress) -> _Progress:
@@ -82,10 +81,9 @@ class _Documents:
             if uri is not None:  # stored in a key of its own, too, by which `unpublished` finds outdated scores
                 scores = json.loads(await self.get(store_keys.scores_key(self.address)) or "{}")
                 scores["traceCid"] = uri.removeprefix("ipfs://")
-                uri_text = plain_json({"digest": progress.digest, "uri": uri})
                 pairs = [
                     (store_keys.scores_key(self.address), plain_json(scores)),
-                    (store_keys.trace_uri_key(self.address), uri_text),
+                    (store_keys.trace_uri_key(self.address), plain_json({"digest": progress.digest, "uri": uri})),
                 ]
                 await self.store.put_many(self.chain_id, pairs)
         return replace(progress, evidence=True)
