@@ -94,6 +94,15 @@ async def test_a_reorg_drops_the_newest_transactions(local_chain: LocalChain) ->
     assert await _count(chain, challenge) == 2
 
 
+async def test_a_deep_reorg_late_in_a_node_s_life_keeps_the_contracts(local_chain: LocalChain) -> None:
+    """After more blocks than the node keeps in memory by default, a reorg of twenty leaves both clones their code."""
+    chain = local_chain
+    challenges = [await chain.post_challenge() for _ in range(2)]
+    await chain.mine(1200)
+    await chain.reorg(20)
+    assert [await _count(chain, challenge) for challenge in challenges] == [0, 0]
+
+
 async def test_time_moves_exactly_and_only_forward(local_chain: LocalChain) -> None:
     """A moved clock shows the asked time; the past is refused."""
     now = await local_chain.now()

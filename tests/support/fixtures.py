@@ -25,7 +25,7 @@ TEST_ACCOUNTS = 130
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def anvil() -> AsyncIterator[Anvil]:
     """A running node."""
-    async with Anvil(AnvilOptions(accounts=TEST_ACCOUNTS)) as node:
+    async with Anvil(AnvilOptions(accounts=TEST_ACCOUNTS, states_in_memory=1000)) as node:
         yield node
 
 

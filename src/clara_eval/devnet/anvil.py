@@ -51,6 +51,8 @@ class AnvilOptions:
     chain_id: int = LOCAL_CHAIN_ID
     first_block: int | None = None  # Number of the first block; None is 0
     start_at: int | None = None  # Timestamp of the first block; None is now
+    states_in_memory: int | None = None
+    """Newest states to keep, none on disk: in a reorg to a state on disk anvil 1.7.1 loses the code of clones."""
 
     def arguments(self) -> list[str]:
         given: dict[str, object | None] = {
@@ -60,6 +62,7 @@ class AnvilOptions:
             "--mnemonic": MNEMONIC,
             "--number": self.first_block,
             "--timestamp": self.start_at,
+            "--prune-history": self.states_in_memory,
         }
         return [part for name, value in given.items() if value is not None for part in (name, str(value))]
 
