@@ -4,7 +4,7 @@ BIN   := $(VENV)/bin
 READY := $(VENV)/.ready
 NODE_READY := node_modules/.ready
 UV    := $(BIN)/uv pip
-WORKERS ?= 4
+WORKERS ?= 5
 
 .PHONY: setup demo test test-model model-weights bench-model check format bench soak e2e-sepolia serve sbom lock contracts docs security clean screenshots wheel
 

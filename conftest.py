@@ -25,12 +25,15 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give tests that share a fixture of their module, and those marked, to one worker: it is set up once.
 
+    They start first, because a long group that starts last keeps one worker busy while the others have nothing to do.
     pytest-xdist 3.8 reads the group at the end of the id, and cannot write it there under pytest 9.2 (its issue 1386).
     """
     for item in items if config.getoption("loadgroup", default=False) else ():
         group = _group(item)
         if group and not item.nodeid.endswith(f"@{group}"):
             item._id = type(item.id).parse(f"{item.nodeid}@{group}")  # noqa: SLF001
+    if config.getoption("loadgroup", default=False):
+        items.sort(key=lambda item: _group(item) is None)
 
 
 def _group(item: pytest.Item) -> str | None:

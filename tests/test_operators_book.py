@@ -67,6 +67,7 @@ async def closed_round(chain: LocalChain) -> str:
 
 
 @pytest.mark.timeout(1200)
+@pytest.mark.xdist_group("book")
 async def test_every_block_of_the_book_runs_as_written(local_chain: LocalChain, shell: Shell, tmp_path: Path) -> None:
     """Install, upgrade, roll back, a stuck round, an empty wallet, back up, restore, another key: in this order."""
     address = await closed_round(local_chain)

@@ -94,6 +94,7 @@ class Service:
     health: ServiceHealth
     metrics: Metrics
     http: aiohttp.ClientSession
+    listening: socket.socket
 
     async def get(self, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
         async with self.http.get(self.url + path, headers=headers) as answer:
@@ -211,6 +212,6 @@ async def running_service(
             aiohttp.ClientSession() as http,
         ):
             beating = asyncio.create_task(_beat(health))
-            yield Service(url, store, engine, health, metrics, http)
+            yield Service(url, store, engine, health, metrics, http, listening)
             beating.cancel()
     await store.close()

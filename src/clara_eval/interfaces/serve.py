@@ -148,6 +148,7 @@ async def api_running(
     wanted = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a body waits 40 ms for a head's receipt
     config = uvicorn.Config(
         api,
         http="h11",  # limits the size of a request's head; httptools accepts a megabyte

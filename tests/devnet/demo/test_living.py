@@ -25,6 +25,7 @@ _SECONDS = 120
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.xdist_group("living")
 async def test_every_state_is_shown_and_rounds_go_on() -> None:
     """One round is final with its claims, others wait, failed and are open; running ones follow, by the real clock."""
     said: list[str] = []
