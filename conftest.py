@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -34,6 +35,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item._id = type(item.id).parse(f"{item.nodeid}@{group}")  # noqa: SLF001
     if config.getoption("loadgroup", default=False):
         items.sort(key=lambda item: _group(item) is None)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking all imported modules again and again: a fifth of the suite's CPU."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _group(item: pytest.Item) -> str | None:

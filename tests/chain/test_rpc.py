@@ -260,7 +260,7 @@ async def test_a_batch_too_large_in_other_words(local_chain: LocalChain, refusal
     async def only_large(body: Any) -> Any:
         return await refusal(body) if isinstance(body, list) and len(body) > 10 else None
 
-    async with FaultyNode(local_chain.rpc_url) as node, client(node.url, timeout_seconds=0.5) as rpc:
+    async with FaultyNode(local_chain.rpc_url) as node, client(node.url, timeout_seconds=2) as rpc:
         node.fault = only_large
         assert await rpc.ask_many([RpcCall("eth_chainId")] * 45) == ["0x7a69"] * 45
 

@@ -111,7 +111,7 @@ async def test_one_honest_gateway_is_enough(hostile: HostileWeb) -> None:
     hostile.routes[f"slow/{path}"] = drip
     hostile.routes[f"honest/{path}"] = gateway(archive=car((raw, CONTENT)))
     bad = [*(hostile.url(name) for name in ("wrong", "page", "slow")), "https://nowhere.example"]
-    web = hostile.web(FetchLimits(max_bytes=20_000, total_seconds=0.3))
+    web = hostile.web(FetchLimits(max_bytes=20_000, total_seconds=2.0))
     fetched = await UriFetch(ipfs_gateway=",".join([*bad, hostile.url("honest")]), web=web).fetch(
         f"ipfs://{base32(raw)}"
     )
