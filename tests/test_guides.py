@@ -68,6 +68,7 @@ def run_page(shell: Shell, page: str, place: Path, chain: Path | None = None, **
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.xdist_group("processes")
 def test_the_quick_start_and_the_paths_on_its_chain_run_as_written(shell: Shell, tmp_path: Path) -> None:
     """A challenge from post to paid prize; meanwhile a poster, an agent and an operator follow their own pages."""
     place = tmp_path / "start"

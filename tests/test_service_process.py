@@ -22,6 +22,7 @@ from tests.support.web3_chain import as_web3, web3_of
 from clara_eval.devnet.demo.round import post_round, submit_round
 from clara_eval.devnet.local_chain import HOUR, LocalChain
 
+pytestmark = pytest.mark.xdist_group("processes")
 COMMAND = (sys.executable, "-m", "clara_eval")
 ENVIRON = {
     "CLARA_NETWORK": "local",
