@@ -13,7 +13,7 @@ from tests.support.statuses import read_status
 
 from clara_eval.actions.results import eval_status, is_waiting
 from clara_eval.app import open_caller
-from clara_eval.challenges.status import StatusWriter, shown_to_all, status_without_evaluation
+from clara_eval.challenges.status import StatusWriter, public_text, shown_to_all, status_without_evaluation
 from clara_eval.core.address import ZERO_ADDRESS, Address
 from clara_eval.core.errors import Temporary
 from clara_eval.devnet.local_chain import LocalChain, PostedTerms
@@ -84,11 +84,20 @@ def test_our_own_challenge_waits_for_its_turn() -> None:
         ("Fewer than two agents submitted.", "Fewer than two agents submitted."),
         ("The budget of $25.00 is used up after 1.5 s.", "The budget of $25.00 is used up after 1.5 s."),
         ("No node answers ([::1]:8545: TimeoutError).", "No node answers (…: TimeoutError)."),
+        ("It is late. Set CLARA_A. Set CLARA_B! It goes on.", "It is late. It goes on."),
     ],
 )  # fmt: skip
 def test_the_public_reason_names_no_setting_and_no_endpoint(reason: str, shown: str) -> None:
     """What only the operator needs is left out of what everybody reads."""
     assert shown_to_all(EvalStatus(status="pending", progress=0, reason=reason)).reason == shown
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("piece", ["a-", "a.1", "[", "[:::", "::", "x ", "CLARA ", "_", "http:/"])
+def test_a_long_reason_costs_no_reader_time(piece: str) -> None:
+    """A reason may quote a hostile text: whatever is in it, a reader waits for one pass over it."""
+    text = "[" + piece * 200_000
+    assert len(public_text(text)) >= len(text) - 1
 
 
 async def test_a_lost_line_of_progress_stops_nothing(tmp_path: Path) -> None:

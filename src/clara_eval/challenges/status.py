@@ -56,9 +56,11 @@ CLOSED: dict[str, tuple[State, str]] = {
     "expired": ("failed", "It expired without scores: every submitter may claim an equal share."),
     "cancelled": ("unscorable", "The challenge was cancelled and the poster refunded."),
 }  # State and reason of an evaluation whose contract ended without scores
-_PRIVATE_SENTENCE = re.compile(r"[^.!?]*\bCLARA_[A-Z_]+[^.!?]*[.!?]?\s*")
+# Each pattern begins only where a sentence or a name does: a long text without either takes linear time.
+_PRIVATE_SENTENCE = re.compile(r"(?<![^.!?])[^.!?]*\bCLARA_[A-Z_]+[^.!?]*[.!?]?")
 _PRIVATE_PLACE = re.compile(
-    r"@?https?://[^\s,;)]+|\b(?:(?:[\w-]+\.)+[a-z]{2,}|(?:\d+\.){3}\d+|localhost)(?::\d+)?|\[[0-9a-f:]*:[0-9a-f:]*\](?::\d+)?"
+    r"@?https?://[^\s,;)]+|(?<![\w-])(?<!\w\.)(?:(?:[\w-]+\.)+[a-z]{2,}|(?:\d+\.){3}\d+|localhost)(?::\d+)?"
+    r"|\[[0-9a-f]*:[0-9a-f:]*\](?::\d+)?"
 )
 
 
